@@ -1,0 +1,38 @@
+"""Who is alive and what each step weighed, by the one rule of all mechanisms:
+whoever ends a unit (the mechanism or the step limit) gives it 1 minus the sum of its shares so far."""
+
+import torch
+from torch import Tensor
+
+from ponderosa.halting.base import Units
+
+
+class Ledger:
+    """The running account of a batch of units, kept by an engine."""
+
+    def __init__(self, units: Units, max_steps: int, like: Tensor):
+        self.max_steps = max_steps
+        self.alive = torch.ones(units.shape, dtype=torch.bool, device=like.device)
+        if units.real is not None:
+            self.alive = units.real.to(like.device)
+        self.spent = like.new_zeros(units.shape)
+        self.steps = torch.zeros(units.shape, dtype=torch.long, device=like.device)
+        self.n = 0
+
+    def settle(self, shares: Tensor, dones: Tensor) -> Tensor:
+        """The weights `[k, U]` of the next k steps, from the mechanism's own words `[k, U]`."""
+        self.n += len(shares)
+        if self.n == self.max_steps:
+            dones = torch.cat([dones[:-1], torch.ones_like(dones[-1:])])
+        ended = (dones.cumsum(0) > 0) | ~self.alive  # by the end of each step
+        before = torch.cat([~self.alive[None], ended[:-1]])
+        shares = torch.where(before, 0.0, shares)
+        totals = self.spent + shares.cumsum(0)
+        left = (1 - (totals - shares)).clamp_min(0)
+        self.alive, self.spent = ~ended[-1], totals[-1]
+        self.steps = self.steps + (~before).sum(0)
+        return torch.where(ended & ~before, left, shares)
+
+    def keep(self, rows: Tensor) -> None:
+        """Go on with these examples only."""
+        self.alive, self.spent, self.steps = self.alive[rows], self.spent[rows], self.steps[rows]

@@ -1,0 +1,79 @@
+"""The masked unroll, for training: every unit goes along until all have halted, and autograd sees it all."""
+
+import torch
+from torch import Tensor, nn
+
+from ponderosa.engine.head import answers, last_answer
+from ponderosa.engine.ledger import Ledger
+from ponderosa.halting.base import Halting, Units
+from ponderosa.solution import Solution
+from ponderosa.steps.base import Step
+from ponderosa.tree import Tree, over_units, tree_map
+
+BLOCK = 4
+"""Steps taken between two looks at who is still alive, where a step can unroll several at once."""
+
+
+def unroll(
+    step: Step, halting: Halting, head: nn.Module | None, x: Tree, state: Tree, units: Units, max_steps: int
+) -> Solution:
+    """Run `step` under `halting` with masks: a halted unit is frozen, its state no longer changes."""
+    context, memory = step.prepare(x), halting.begin(step.read(state), units)
+    ledger = Ledger(units, max_steps, like=step.read(state))
+    every_step = halting.training and halting.trains_every_step
+    weights, outputs, weighed = [], [], None
+    while ledger.n < max_steps and (every_step or ledger.alive.any()):
+        first = ledger.n + 1
+        if every_step or not halting.adaptive:  # nothing can end before the limit
+            states = _advance(step, context, state, first, max_steps)
+        elif hasattr(step, "unroll") and halting.unit != "token":
+            states = _advance(step, context, state, first, min(BLOCK, max_steps - ledger.n))
+        else:
+            states = _frozen(ledger.alive, _advance(step, context, state, first, 1), state)
+        reads = step.read(states)
+        answered = answers(head, reads, first) if every_step or halting.reads_output else None
+        shares, dones, memory = halting.scan(first, reads, answered, memory)
+        weights.append(ledger.settle(shares, dones))
+        weighed = _weigh(weights[-1], states, weighed)
+        state = tree_map(lambda s: s[-1], states)
+        if answered is not None:
+            outputs.append(answered)
+    all_weights = _rows(weights, ledger)
+    all_outputs = torch.cat(outputs) if outputs else None
+    weighed = state if weighed is None else weighed
+    if all_outputs is not None and halting.trains_every_step:
+        output = _weigh(all_weights[: len(all_outputs)], all_outputs, None)
+    else:
+        output = last_answer(head, step.read(weighed), ledger.steps)
+    return Solution(
+        output, all_weights, ledger.steps, weighed, all_outputs if every_step else None, units.mask,
+        distribution=every_step and not halting.reads_output,
+    )  # fmt: skip
+
+
+def _advance(step: Step, context: Tree, state: Tree, first: int, count: int) -> Tree:
+    """The states of `count` steps, stacked in front of every tensor of the state."""
+    if hasattr(step, "unroll"):
+        return step.unroll(context, state, first, count)
+    states = []
+    for n in range(first, first + count):
+        state = step.advance(context, state, n)
+        states.append(state)
+    return tree_map(lambda *s: torch.stack(s), *states)
+
+
+def _frozen(alive: Tensor, states: Tree, before: Tree) -> Tree:
+    """One step's states, with those of halted units as they were."""
+    return tree_map(lambda new, old: torch.where(over_units(alive, old), new, old), states, before)
+
+
+def _weigh(weights: Tensor, states: Tree, so_far: Tree) -> Tree:
+    """Add to `so_far` the sum of `states` over their first axis, weighed."""
+    total = tree_map(lambda s: (over_units(weights, s) * s).sum(0), states)
+    return total if so_far is None else tree_map(torch.add, so_far, total)
+
+
+def _rows(weights: list[Tensor], ledger: Ledger) -> Tensor:
+    """The weights of all steps up to the limit; those that nobody reached are zero."""
+    missing = ledger.spent.new_zeros(ledger.max_steps - ledger.n, *ledger.spent.shape)
+    return torch.cat([*weights, missing])

@@ -1,0 +1,164 @@
+"""The contract of a halting: what share of the answer is this step's, and is the unit done."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from ponderosa.halting.keys import content_key, token_keys
+from ponderosa.solution import Solution
+from ponderosa.tree import Tree
+
+Unit = Literal["batch", "example", "token"]
+Memory = dict[str, Any]
+Criterion = Callable[..., Tensor]
+
+
+@dataclass(frozen=True)
+class Units:
+    """What halts on its own in one batch, as a mechanism sees it when it begins."""
+
+    shape: torch.Size
+    """`[batch]`, or `[batch, token]`."""
+    inputs: Tree = None
+    mask: Tensor | None = None
+    """True for what is not padding `[batch, token]`."""
+    given_key: Tensor | None = None
+    """A number that names each example `[batch]`; without one, its content names it."""
+    depth: Tensor | None = None
+    """A depth per unit, where the caller knows it in advance."""
+
+    @property
+    def key(self) -> Tensor:
+        """A number that names each unit, whatever else is in the batch."""
+        key = self.given_key
+        if key is None:
+            key = content_key(self.inputs, self.mask)
+        return token_keys(key, self.shape[1]) if len(self.shape) > 1 else key
+
+    @property
+    def real(self) -> Tensor | None:
+        """True for the units that are not padding, or None if all are real."""
+        return self.mask if len(self.shape) > 1 else None
+
+
+class Halting(nn.Module, ABC):
+    """When to stop. Subclass it, implement `begin`, `update` and `loss`, and every engine runs it.
+
+    The memory is a dict of tensors whose leading axes are the units' (or only the batch's): an engine
+    gathers it together with the state when it drops units, and a user can step by hand.
+    """
+
+    unit: Unit = "example"
+    reads_output: bool = False
+    """Whether `update` wants the head's answer at each step (exits)."""
+    trains_every_step: bool = False
+    """Whether training needs every step and its own answer (PonderNet, exits)."""
+    adaptive: bool = True
+    """Whether the number of steps may differ from the limit: a run in which it never does has collapsed."""
+
+    def build(self, size: int | None) -> None:
+        """Make what must know the size of the state; called once by `Ponder`, does nothing by default."""
+
+    @abstractmethod
+    def begin(self, state: Tensor, units: Units) -> Memory:
+        """The memory before the first step. `state` is the tensor that the step says is read."""
+
+    @abstractmethod
+    def update(self, n: int | Tensor, state: Tensor, output: Tensor | None, memory: Memory) -> tuple[Tensor, Tensor, Memory]:
+        """After step `n` (1, 2, ..., or one number per unit): each unit's share, whether it is done, the memory.
+
+        The engine gives a unit that ends what its earlier shares left, so a mechanism that answers
+        with a single step returns shares of zero throughout.
+        """
+
+    @abstractmethod
+    def loss(self, solution: Solution, target: Tensor, criterion: Criterion) -> Tensor:
+        """The task's loss as this mechanism weighs it, and its own terms: a scalar."""
+
+    def scan(self, first: int, states: Tensor, outputs: Tensor | None, memory: Memory) -> tuple[Tensor, Tensor, Memory]:
+        """`update` over the steps `first, first + 1, ...`, stacked on the first axis.
+
+        Mechanisms whose shares have a closed form say it here, which is faster in training; the
+        test suite holds the two to be equal.
+        """
+        shares, dones = [], []
+        for k, state in enumerate(states):
+            share, done, memory = self.update(first + k, state, None if outputs is None else outputs[k], memory)
+            shares.append(share)
+            dones.append(done)
+        return torch.stack(shares), torch.stack(dones), memory
+
+
+def read_units(state: Tensor, unit: Unit, mask: Tensor | None, lead: int = 1) -> Tensor:
+    """The features a learned mechanism decides on: `[batch, size]`, or `[batch, token, size]` per token.
+
+    An example that consists of tokens is their mean, padding left out. `lead` counts the axes up to
+    the batch's: 2 where the steps are stacked in front.
+    """
+    if unit == "token" or state.ndim == lead + 1:
+        return state
+    if mask is None:
+        return state.flatten(lead, -2).mean(-2)
+    kept = mask.unsqueeze(-1).to(state.dtype)
+    return (state * kept).sum(-2) / kept.sum(-2).clamp_min(1)
+
+
+def hard(done: Tensor, state: Tensor) -> Tensor:
+    """The shares of a mechanism that answers with one step only: none, until the engine gives the rest."""
+    return torch.zeros(done.shape, dtype=state.dtype, device=state.device)
+
+
+def answer_loss(solution: Solution, target: Tensor, criterion: Criterion) -> Tensor:
+    """The criterion on the weighed answer, as most mechanisms train."""
+    return unit_losses(solution.output[None], target, criterion, solution.mask).mean()
+
+
+def unit_losses(outputs: Tensor, target: Tensor, criterion: Criterion, mask: Tensor | None = None) -> Tensor:
+    """The criterion of each step and example `[steps, batch]`, or `[steps, batch, token]` for token targets.
+
+    Any loss of `torch.nn` or `torch.nn.functional` will do, whatever its own reduction; so will a
+    function that gives one value per element. Padding is weighed out of token targets.
+    """
+    steps, batch = outputs.shape[:2]
+    if batch == 0:
+        raise ValueError("the loss of an empty batch is not defined: skip batches without examples")
+    if target.shape[:1] != outputs.shape[1:2]:
+        raise ValueError(f"the target has {target.shape[0]} examples, the output has {batch}: they must agree")
+    per_token = mask is not None and target.shape[:2] == mask.shape and outputs.shape[1:3] == mask.shape
+    axes = 2 if per_token else 1
+    flat = outputs.flatten(0, axes)
+    targets = target.expand(steps, *target.shape).flatten(0, axes)
+    losses = _unreduced(criterion)(flat, targets)
+    if losses.shape not in (flat.shape, targets.shape):
+        raise ValueError(
+            f"the criterion gave {list(losses.shape)} for outputs {list(outputs.shape[1:])} and targets "
+            f"{list(target.shape)}, but one value per element is needed (reduction='none'), and the two shapes "
+            "must fit each other: did you mean target.unsqueeze(-1)?"
+        )
+    losses = losses.reshape(steps, *target.shape[:axes], -1).mean(-1)
+    if per_token:
+        assert mask is not None
+        # the mean over all real tokens is what a caller's .mean() must give
+        losses = losses * mask * (mask.numel() / mask.sum())
+    return losses
+
+
+def _unreduced(criterion: Criterion) -> Criterion:
+    """The same criterion, one value per element."""
+    if isinstance(criterion, nn.Module) and hasattr(criterion, "reduction"):
+        criterion = copy.copy(criterion)
+        criterion.reduction = "none"  # type: ignore[assignment]
+        return criterion
+    try:
+        takes_reduction = "reduction" in inspect.signature(criterion).parameters
+    except ValueError:  # a builtin has no signature
+        takes_reduction = False
+    return (lambda o, t: criterion(o, t, reduction="none")) if takes_reduction else criterion

@@ -1,0 +1,83 @@
+"""Composition: halt when any of several says so, and bounds on the number of steps."""
+
+import torch
+from torch import Tensor, nn
+
+from ponderosa.halting.base import Criterion, Halting, Memory, Units
+from ponderosa.solution import Solution
+
+
+class AnyOf(Halting):
+    """Halts a unit when any of several mechanisms does.
+
+    The first says how steps are weighed and trained; the others can only stop a unit. All must share its unit.
+
+    >>> import ponderosa as po
+    >>> po.AnyOf([po.LAC(), po.PlannedDepth(4)]).unit
+    'example'
+    """
+
+    def __init__(self, haltings: list[Halting]):
+        super().__init__()
+        if not haltings:
+            raise ValueError("AnyOf needs at least one mechanism")
+        units = {h.unit for h in haltings}
+        if len(units) > 1:
+            raise ValueError(f"the mechanisms halt {sorted(units)}: they must all halt the same unit")
+        self.haltings = nn.ModuleList(haltings)
+        self.unit = haltings[0].unit
+        self.reads_output = any(h.reads_output for h in haltings)
+        self.trains_every_step = haltings[0].trains_every_step
+        self.adaptive = any(h.adaptive for h in haltings)
+
+    def build(self, size: int | None) -> None:
+        for halting in self.haltings:
+            halting.build(size)  # type: ignore[operator]
+
+    def begin(self, state: Tensor, units: Units) -> Memory:
+        return {str(i): h.begin(state, units) for i, h in enumerate(self.haltings)}  # type: ignore[operator]
+
+    def update(self, n: int | Tensor, state: Tensor, output: Tensor | None, memory: Memory) -> tuple[Tensor, Tensor, Memory]:
+        results = [h.update(n, state, output, memory[str(i)]) for i, h in enumerate(self.haltings)]  # type: ignore[operator]
+        done = torch.stack([d for _, d, _ in results]).any(0)
+        return results[0][0], done, {str(i): m for i, (_, _, m) in enumerate(results)}
+
+    def loss(self, solution: Solution, target: Tensor, criterion: Criterion) -> Tensor:
+        return self.haltings[0].loss(solution, target, criterion)  # type: ignore[operator]
+
+
+class Bounded(Halting):
+    """A mechanism held between a minimum and a maximum number of steps.
+
+    >>> import ponderosa as po
+    >>> net = po.Ponder(po.GRUStep(4, 8), po.Bounded(po.LAC(), min_steps=3, max_steps=3), max_steps=9)
+    >>> net(torch.ones(2, 4)).steps
+    tensor([3, 3])
+    """
+
+    def __init__(self, halting: Halting, *, min_steps: int = 1, max_steps: int | None = None):
+        super().__init__()
+        if min_steps < 1 or (max_steps is not None and max_steps < min_steps):
+            raise ValueError(f"min_steps={min_steps}, max_steps={max_steps}: 1 <= min_steps <= max_steps is needed")
+        self.halting, self.min_steps, self.max_steps = halting, min_steps, max_steps
+        self.unit, self.reads_output = halting.unit, halting.reads_output
+        self.trains_every_step, self.adaptive = halting.trains_every_step, halting.adaptive
+
+    def build(self, size: int | None) -> None:
+        self.halting.build(size)
+
+    def begin(self, state: Tensor, units: Units) -> Memory:
+        return {"inner": self.halting.begin(state, units), "spent": state.new_zeros(units.shape)}
+
+    def update(self, n: int | Tensor, state: Tensor, output: Tensor | None, memory: Memory) -> tuple[Tensor, Tensor, Memory]:
+        share, done, inner = self.halting.update(n, state, output, memory["inner"])
+        # a mechanism kept from stopping goes on giving shares: never more than is left
+        share = torch.minimum(share, (1 - memory["spent"]).clamp_min(0))
+        n = torch.as_tensor(n, device=done.device)
+        done = done & (n >= self.min_steps)
+        if self.max_steps is not None:
+            done = done | (n >= self.max_steps)
+        return share, done, {"inner": inner, "spent": memory["spent"] + share}
+
+    def loss(self, solution: Solution, target: Tensor, criterion: Criterion) -> Tensor:
+        return self.halting.loss(solution, target, criterion)

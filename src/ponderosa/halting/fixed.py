@@ -1,0 +1,27 @@
+"""Fixed depth: every unit takes every step. The baseline."""
+
+from torch import Tensor, zeros
+
+from ponderosa.halting.base import Criterion, Halting, Memory, Units, answer_loss, hard
+from ponderosa.solution import Solution
+
+
+class Fixed(Halting):
+    """Never halts before the step limit; the answer is the last state.
+
+    >>> import ponderosa as po, torch
+    >>> net = po.Ponder(po.GRUStep(4, 8), po.Fixed(), max_steps=3)
+    >>> net(torch.ones(2, 4)).steps
+    tensor([3, 3])
+    """
+
+    adaptive = False
+
+    def begin(self, state: Tensor, units: Units) -> Memory:
+        return {"never": zeros(units.shape, dtype=bool, device=state.device)}
+
+    def update(self, n: int | Tensor, state: Tensor, output: Tensor | None, memory: Memory) -> tuple[Tensor, Tensor, Memory]:
+        return hard(memory["never"], state), memory["never"], memory
+
+    def loss(self, solution: Solution, target: Tensor, criterion: Criterion) -> Tensor:
+        return answer_loss(solution, target, criterion)

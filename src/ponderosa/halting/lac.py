@@ -1,0 +1,109 @@
+"""LAC: halting on the change of the L2 norm (Shemiranifar and Dehghani, 2023)."""
+
+from typing import Literal
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from ponderosa.halting.base import Criterion, Halting, Memory, Unit, Units, answer_loss, hard
+from ponderosa.solution import Solution
+
+Rule = Literal["paper", "reference"]
+
+
+def lac_steps(norms: Tensor, alpha: float = 1.0, rule: Rule = "paper") -> Tensor:
+    """The step at which each unit halts `[...]`, from its norms |h_0|, |h_1|, ..., |h_T| `[T + 1, ...]`.
+
+    "paper": at the first t with delta_t < alpha * (max - min of delta_1..delta_{t-1}), where
+    delta_t = |h_t| - |h_{t-1}|; never before step 2. "reference", as the released code: |delta_{t-1}| is compared with
+    alpha * (max - min of 0, delta_1..delta_{t-2}), so never before step 3. T where it never halts.
+
+    >>> lac_steps(torch.tensor([0.0, 1.0, 3.0, 3.5, 3.6]))
+    tensor(3)
+    """
+    last, *rest = norms
+    memory = {"norm": last, **_history(last, rule)}
+    steps = torch.full(last.shape, len(rest), device=norms.device)
+    alive = torch.ones(last.shape, dtype=torch.bool, device=norms.device)
+    for t, norm in enumerate(rest, start=1):
+        done, memory = _decide(norm, memory, alpha, rule)
+        steps = torch.where(alive & done, t, steps)
+        alive = alive & ~done
+    return steps
+
+
+def _history(norm: Tensor, rule: Rule) -> Memory:
+    """The changes seen before the first step: none, or in the released code a history full of zeros."""
+    if rule == "reference":
+        zero = torch.zeros_like(norm)
+        return {"change": zero, "high": zero, "low": zero}
+    return {"high": torch.full_like(norm, -torch.inf), "low": torch.full_like(norm, torch.inf)}
+
+
+def _decide(norm: Tensor, memory: Memory, alpha: float, rule: Rule) -> tuple[Tensor, Memory]:
+    """Whether to halt now that the norm is `norm`, and the history with the change that was compared."""
+    change = norm - memory["norm"]
+    compared = memory["change"] if rule == "reference" else change  # the released code lags one layer
+    threshold = alpha * (memory["high"] - memory["low"])  # -inf while there is no history
+    done = (compared.abs() if rule == "reference" else compared) < threshold
+    memory = {
+        **memory, "norm": norm,
+        "high": torch.maximum(memory["high"], compared), "low": torch.minimum(memory["low"], compared),
+    }  # fmt: skip
+    return done, {**memory, "change": change} if rule == "reference" else memory
+
+
+class LAC(Halting):
+    """Halts when the state's L2 norm grows less than its earlier changes vary. Nothing is learned.
+
+    Args:
+        alpha: scales the threshold, in (0, 1]; lower takes more steps.
+        unit: "batch" (one norm over everything), "example" (all of an example's activations) or "token" (the last axis).
+        rule: "paper", or "reference" for what the released code does (see `lac_steps`).
+        min_steps: no unit halts before.
+        across_ranks: in data-parallel runs, whether unit="batch" sees the global batch or each process its own.
+    """
+
+    def __init__(
+        self, *, alpha: float = 1.0, unit: Unit = "example", rule: Rule = "paper", min_steps: int = 1, across_ranks: bool = True
+    ):
+        super().__init__()
+        if not 0 < alpha <= 1:
+            raise ValueError(f"alpha={alpha}: it must lie in (0, 1]; the paper uses 1.0 and 0.8")
+        if unit not in ("batch", "example", "token"):
+            raise ValueError(f'unit={unit!r}: choose "batch", "example" or "token"')
+        if rule not in ("paper", "reference"):
+            raise ValueError(f'rule={rule!r}: choose "paper" or "reference"')
+        self.alpha, self.unit, self.rule, self.min_steps, self.across_ranks = alpha, unit, rule, min_steps, across_ranks
+
+    def begin(self, state: Tensor, units: Units) -> Memory:
+        mask = {} if units.mask is None else {"mask": units.mask}
+        norm = self.norm(state, mask)
+        return {"norm": norm, **_history(norm, self.rule), **mask}
+
+    @torch.no_grad()
+    def norm(self, state: Tensor, memory: Memory) -> Tensor:
+        """|h| of each unit; at batch level the same number for every example."""
+        squares = state.square().sum(-1)
+        if self.unit == "token":
+            return squares.sqrt()
+        mask = memory.get("mask")
+        if mask is not None and squares.shape == mask.shape:
+            squares = squares * mask
+        squares = squares.flatten(1).sum(1) if squares.ndim > 1 else squares
+        if self.unit == "example":
+            return squares.sqrt()
+        total = squares.sum()
+        if self.across_ranks and dist.is_available() and dist.is_initialized():
+            dist.all_reduce(total)
+        return total.sqrt().expand(len(squares))
+
+    @torch.no_grad()
+    def update(self, n: int | Tensor, state: Tensor, output: Tensor | None, memory: Memory) -> tuple[Tensor, Tensor, Memory]:
+        done, memory = _decide(self.norm(state, memory), memory, self.alpha, self.rule)
+        done = done & torch.as_tensor(n >= self.min_steps, device=done.device)
+        return hard(done, state), done, memory
+
+    def loss(self, solution: Solution, target: Tensor, criterion: Criterion) -> Tensor:
+        return answer_loss(solution, target, criterion)

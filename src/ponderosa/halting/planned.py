@@ -1,0 +1,48 @@
+"""Planned depth: the number of steps of each unit is known before the first one."""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from ponderosa.halting.base import Criterion, Halting, Memory, Unit, Units, answer_loss, hard
+from ponderosa.solution import Solution
+from ponderosa.tree import Tree
+
+
+class PlannedDepth(Halting):
+    """Each unit takes as many steps as planned for it, 1 at least.
+
+    The plan is a number for all, or a function from the input to a depth per unit (`[batch]`, or
+    `[batch, token]`); depths given with the call, `net(x, depth=...)`, come first.
+
+    >>> import ponderosa as po
+    >>> net = po.Ponder(po.GRUStep(4, 8), po.PlannedDepth(), max_steps=5)
+    >>> net(torch.ones(3, 4), depth=torch.tensor([1, 4, 9])).steps
+    tensor([1, 4, 5])
+    """
+
+    def __init__(self, plan: int | Callable[[Tree], Tensor] | None = None, *, unit: Unit = "example"):
+        super().__init__()
+        if isinstance(plan, int) and plan < 1:
+            raise ValueError(f"plan={plan}: a unit takes at least one step")
+        self.plan, self.unit = plan, unit
+
+    def begin(self, state: Tensor, units: Units) -> Memory:
+        depth = units.depth
+        if depth is None and self.plan is None:
+            raise ValueError("no depth is planned: call net(x, depth=...) or give PlannedDepth a plan")
+        if depth is None:
+            depth = self.plan(units.inputs) if callable(self.plan) else torch.full(units.shape, self.plan)
+        if depth.shape != units.shape:
+            raise ValueError(f"the depths are {list(depth.shape)}, but the units ({self.unit}s) are {list(units.shape)}")
+        if depth.is_floating_point():
+            raise TypeError(f"the depths are {depth.dtype}: a number of steps is a whole number (round it first)")
+        return {"depth": depth.to(state.device)}
+
+    def update(self, n: int | Tensor, state: Tensor, output: Tensor | None, memory: Memory) -> tuple[Tensor, Tensor, Memory]:
+        done = memory["depth"] <= n
+        return hard(done, state), done, memory
+
+    def loss(self, solution: Solution, target: Tensor, criterion: Criterion) -> Tensor:
+        return answer_loss(solution, target, criterion)

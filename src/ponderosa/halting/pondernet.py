@@ -1,0 +1,138 @@
+"""PonderNet: a learned distribution over the halting step (Banino et al., 2021)."""
+
+from typing import Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from ponderosa.halting.base import Criterion, Halting, Memory, Unit, Units, read_units, unit_losses
+from ponderosa.halting.gate import gate
+from ponderosa.halting.keys import uniform
+from ponderosa.solution import Solution
+
+
+def ponder_weights(lambdas: Tensor) -> Tensor:
+    """The probability of halting at each step `[N, ...]` from the conditional ones `[N, ...]`.
+
+    p_n = lambda_n * prod_{j<n} (1 - lambda_j), with lambda_N = 1 whatever is given, so that p sums to 1.
+
+    >>> ponder_weights(torch.tensor([0.5, 0.5, 0.1]))
+    tensor([0.5000, 0.2500, 0.2500])
+    """
+    survival = torch.cat([torch.ones_like(lambdas[:1]), torch.exp(torch.log1p(-lambdas[:-1]).cumsum(0))])
+    return survival * torch.cat([lambdas[:-1], torch.ones_like(lambdas[:1])])
+
+
+def geometric_prior(lambda_p: float, steps: int) -> Tensor:
+    """The geometric distribution over 1..steps `[N]`, cut off there and renormalised.
+
+    >>> geometric_prior(0.5, 2)
+    tensor([0.6667, 0.3333])
+    """
+    if not 0 < lambda_p < 1:
+        raise ValueError(f"lambda_p={lambda_p}: it must lie between 0 and 1; the prior's mean is about 1/lambda_p steps")
+    if steps < 1:
+        raise ValueError(f"steps={steps}: a prior needs at least one step")
+    log_prior = torch.arange(steps, dtype=torch.float64) * torch.log1p(torch.tensor(-lambda_p, dtype=torch.float64))
+    return torch.softmax(log_prior, 0).to(torch.get_default_dtype())
+
+
+def kl_to_prior(weights: Tensor, prior: Tensor, reverse: bool = False) -> Tensor:
+    """KL(weights || prior) `[...]` for weights `[N, ...]` and a prior `[N]`; finite where a weight is 0.
+
+    `reverse` gives KL(prior || weights), which is what most public implementations compute.
+
+    >>> kl_to_prior(torch.tensor([1.0, 0.0]), torch.tensor([0.5, 0.5]))
+    tensor(0.6931)
+    """
+    prior = prior.to(weights).view(-1, *(1,) * (weights.ndim - 1))
+    tiny = torch.finfo(weights.dtype).tiny
+    log_ratio = weights.clamp_min(tiny).log() - prior.clamp_min(tiny).log()
+    return (-prior * log_ratio if reverse else weights * log_ratio).sum(0)
+
+
+class PonderNet(Halting):
+    """Learns at which step to halt: the loss is an expectation over it, and a geometric prior pulls at it.
+
+    In training every step is taken. In evaluation a unit halts at one step: the first whose cumulative
+    probability exceeds a uniform draw made from `seed` and the unit's key (which equals drawing
+    Bernoulli(lambda_n) step by step), or reaches `threshold`.
+
+    Args:
+        beta: the weight of the prior's pull in the loss.
+        lambda_p: of the geometric prior, whose mean is about 1 / lambda_p steps.
+        evaluation: "sample" as in the paper, or "threshold" for a deterministic answer.
+        threshold: the cumulative probability at which "threshold" halts.
+        kl: "paper" for KL(p || prior), "reverse" for KL(prior || p).
+        bias: of the halting unit at the start; 0 halts with probability 1/2 at each step.
+        unit: what halts on its own, "example" or "token" (for targets per token).
+        seed: of the draws.
+        size: of the state that is read; taken from the step where it says.
+    """
+
+    trains_every_step = True
+
+    def __init__(
+        self, *, beta: float = 0.01, lambda_p: float = 0.2, evaluation: Literal["sample", "threshold"] = "sample",
+        threshold: float = 0.5, kl: Literal["paper", "reverse"] = "paper", bias: float = 0.0, unit: Unit = "example",
+        seed: int = 0, size: int | None = None,
+    ):  # fmt: skip
+        super().__init__()
+        geometric_prior(lambda_p, 1)  # says what is wrong with lambda_p now rather than at the first loss
+        if not 0 < threshold <= 1:
+            raise ValueError(f"threshold={threshold}: a cumulative probability lies above 0 and not above 1")
+        if unit == "batch":
+            raise ValueError('unit="batch": PonderNet weighs each unit\'s own loss; use "example" or "token"')
+        self.beta, self.lambda_p, self.evaluation, self.threshold = beta, lambda_p, evaluation, threshold
+        self.kl, self.bias, self.unit, self.seed = kl, bias, unit, seed
+        self.gate: nn.Linear | None = None
+        self.build(size)
+
+    def build(self, size: int | None) -> None:
+        self.gate = self.gate or gate(size, self.bias)
+
+    def begin(self, state: Tensor, units: Units) -> Memory:
+        memory = {"log_survival": state.new_zeros(units.shape)}
+        if units.mask is not None:
+            memory["mask"] = units.mask
+        if not self.training and self.evaluation == "sample":
+            memory["draw"] = uniform(self.seed, units.key.to(state.device)).to(state.dtype)
+        return memory
+
+    def logits(self, state: Tensor, memory: Memory, lead: int = 1) -> Tensor:
+        assert self.gate is not None
+        return self.gate(read_units(state, self.unit, memory.get("mask"), lead)).squeeze(-1)
+
+    def update(self, n: int | Tensor, state: Tensor, output: Tensor | None, memory: Memory) -> tuple[Tensor, Tensor, Memory]:
+        shares, dones, memory = self.scan(1, state[None], None, memory)
+        return shares[0], dones[0], memory
+
+    def scan(self, first: int, states: Tensor, outputs: Tensor | None, memory: Memory) -> tuple[Tensor, Tensor, Memory]:
+        logits = self.logits(states, memory, lead=2)
+        log_halt = F.logsigmoid(logits)
+        start = memory["log_survival"]
+        after = start + (log_halt - logits).cumsum(0)  # log(1 - lambda) = log lambda - logit
+        memory = {**memory, "log_survival": after[-1]}
+        if self.training:
+            shares = (torch.cat([start[None], after[:-1]]) + log_halt).exp()
+            return shares, torch.zeros_like(logits, dtype=torch.bool), memory
+        cumulative = -torch.expm1(after)
+        done = cumulative > memory["draw"] if self.evaluation == "sample" else cumulative >= self.threshold
+        return torch.zeros_like(logits), done, memory
+
+    def loss(self, solution: Solution, target: Tensor, criterion: Criterion) -> Tensor:
+        if solution.outputs is None:
+            return unit_losses(solution.output[None], target, criterion, solution.mask).mean()
+        losses = unit_losses(solution.outputs, target, criterion, solution.mask)
+        if losses.shape != solution.weights.shape:
+            raise ValueError(
+                f"PonderNet weighs the loss of every unit: its units are {list(solution.weights.shape[1:])}, but the "
+                f'target gives losses for {list(losses.shape[1:])}. Use unit="example" for a label per example.'
+            )
+        return (solution.weights * losses).sum(0).mean() + self.beta * self.kl_loss(solution)
+
+    def kl_loss(self, solution: Solution) -> Tensor:
+        """The divergence from the prior, averaged over the units that are not padding."""
+        kl = kl_to_prior(solution.weights, geometric_prior(self.lambda_p, solution.max_steps), self.kl == "reverse")
+        return kl.mean() if solution.mask is None or kl.shape != solution.mask.shape else kl[solution.mask].mean()

@@ -1,0 +1,8 @@
+"""What is repeated: the contract and one file per step."""
+
+from ponderosa.steps.base import CellStep, Step, as_step
+from ponderosa.steps.gru import GRUStep
+from ponderosa.steps.mlp import MLPStep
+from ponderosa.steps.stack import Stack
+
+__all__ = ["CellStep", "GRUStep", "MLPStep", "Stack", "Step", "as_step"]

@@ -1,0 +1,104 @@
+"""The contract of a step: the input, the state and the step's number in, the next state out."""
+
+from __future__ import annotations
+
+import inspect
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+
+from ponderosa.tree import Tree, leaves
+
+
+class Step(nn.Module, ABC):
+    """What is repeated. Tied (the same parameters at every step) unless it looks at the step's number.
+
+    Implement `advance` and `initial_state`; the other methods have defaults that fit most steps.
+    """
+
+    size: int | None = None
+    """The last axis of the tensor that is read, where known: learned haltings take it from here."""
+    max_steps: int | None = None
+    """The number of steps there are, for a stack of layers; None for a tied step."""
+
+    @abstractmethod
+    def initial_state(self, x: Tree) -> Tree:
+        """h_0 for this input."""
+
+    @abstractmethod
+    def advance(self, context: Tree, state: Tree, n: int) -> Tree:
+        """The state after step `n` (from 1), given what `prepare` made of the input."""
+
+    def prepare(self, x: Tree) -> Tree:
+        """What does not change from step to step, computed once: by default the input itself.
+
+        Its tensors keep the batch as their first axis, so that an engine can drop examples.
+        """
+        return x
+
+    def read(self, state: Tree) -> Tensor:
+        """The tensor of the state that a halting and the head see: by default the first."""
+        return leaves(state)[0]
+
+    def forward(self, x: Tree, state: Tree | None = None, n: int = 1) -> Tree:
+        """One step by hand."""
+        return self.advance(self.prepare(x), self.initial_state(x) if state is None else state, n)
+
+
+class CellStep(Step):
+    """Any module `(x, state) -> state` as a step; if it takes a third argument, it gets the step's number.
+
+    Cells of `torch.nn` (`LSTMCell`, `GRUCell`, `RNNCell`) start from zeros. For others say how: a function from the
+    input to h_0, or the state itself with every call, `net(x, state=...)`.
+
+    >>> step = CellStep(nn.LSTMCell(4, 8))
+    >>> h, c = step(torch.ones(2, 4))
+    >>> h.shape
+    torch.Size([2, 8])
+    """
+
+    def __init__(
+        self, module: nn.Module, *, initial_state: Callable[[Tree], Tree] | None = None,
+        read: Callable[[Tree], Tensor] | None = None, size: int | None = None,
+    ):  # fmt: skip
+        super().__init__()
+        self.module = module
+        self._initial_state, self._read = initial_state, read
+        self.size = size if size is not None else getattr(module, "hidden_size", None)
+        self._takes_n = len(_positional(module.forward)) >= 3
+
+    def initial_state(self, x: Tree) -> Tree:
+        if self._initial_state is not None:
+            return self._initial_state(x)
+        if isinstance(self.module, nn.RNNCellBase):
+            h = x.new_zeros(*x.shape[:-1], self.module.hidden_size)
+            return (h, h) if isinstance(self.module, nn.LSTMCell) else h
+        raise ValueError(
+            f"{type(self.module).__name__} does not say where it starts: call net(x, state=...), or wrap it as "
+            "ponderosa.CellStep(module, initial_state=lambda x: ...)"
+        )
+
+    def advance(self, context: Tree, state: Tree, n: int) -> Tree:
+        return self.module(context, state, n) if self._takes_n else self.module(context, state)
+
+    def read(self, state: Tree) -> Tensor:
+        return super().read(state) if self._read is None else self._read(state)
+
+
+def as_step(module: nn.Module) -> Step:
+    """The module itself if it is a step, else wrapped as one."""
+    if isinstance(module, Step):
+        return module
+    if not isinstance(module, nn.Module):
+        raise TypeError(f"a step is a torch.nn.Module (x, state) -> state, not {type(module).__name__}: wrap it in one")
+    return CellStep(module)
+
+
+def _positional(function: Callable[..., object]) -> list[str]:
+    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    return [p.name for p in inspect.signature(function).parameters.values() if p.kind in kinds]
+
+
+__all__ = ["CellStep", "Step", "as_step"]
