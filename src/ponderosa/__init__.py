@@ -3,24 +3,28 @@
 They stop early where they can, think longer where they must, and are really faster for it.
 """
 
-from ponderosa import functional
-from ponderosa.halting import (
-    ACT,
-    LAC,
-    AnyOf,
-    Bounded,
-    ConfidenceExit,
-    EntropyExit,
-    Fixed,
-    Halting,
-    PatienceExit,
-    PlannedDepth,
-    PonderNet,
-    Units,
-)
-from ponderosa.ponder import Ponder
-from ponderosa.solution import Solution
-from ponderosa.steps import CellStep, GRUStep, MLPStep, Stack, Step
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ponderosa import functional
+    from ponderosa.halting import (
+        ACT,
+        LAC,
+        AnyOf,
+        Bounded,
+        ConfidenceExit,
+        EntropyExit,
+        Fixed,
+        Halting,
+        PatienceExit,
+        PlannedDepth,
+        PonderNet,
+        Units,
+    )
+    from ponderosa.ponder import Ponder
+    from ponderosa.solution import Solution
+    from ponderosa.steps import CellStep, GRUStep, MLPStep, Stack, Step
 
 __version__ = "0.1.0"
 
@@ -29,3 +33,21 @@ __all__ = [
     "MLPStep", "PatienceExit", "PlannedDepth", "Ponder", "PonderNet", "Solution", "Stack", "Step", "Units",
     "functional",
 ]  # fmt: skip
+
+
+def __getattr__(name: str) -> Any:
+    """A public name is imported at its first use: `ponderosa --help` must not wait for torch."""
+    if name not in __all__:
+        raise AttributeError(f"module 'ponderosa' has no attribute {name!r}")
+    if name == "functional":
+        return importlib.import_module("ponderosa.functional")
+    for home in ("halting", "steps", "ponder", "solution"):
+        module = importlib.import_module(f"ponderosa.{home}")
+        if hasattr(module, name):
+            globals()[name] = getattr(module, name)
+            return globals()[name]
+    raise AttributeError(name)
+
+
+def __dir__() -> list[str]:
+    return __all__

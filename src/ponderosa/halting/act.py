@@ -39,6 +39,8 @@ class ACT(Halting):
         size: of the state that is read; taken from the step where it says.
     """
 
+    term_names = ("ponder_cost",)
+
     def __init__(self, *, tau: float = 0.001, eps: float = 0.01, bias: float = -2.0, unit: Unit = "example", size: int | None = None):
         super().__init__()
         if not 0 < eps < 1:
@@ -73,6 +75,9 @@ class ACT(Halting):
 
     def loss(self, solution: Solution, target: Tensor, criterion: Criterion) -> Tensor:
         return answer_loss(solution, target, criterion) + self.tau * self.ponder_cost(solution)
+
+    def terms(self, solution: Solution) -> dict[str, Tensor]:
+        return {"ponder_cost": self.ponder_cost(solution)}
 
     def ponder_cost(self, solution: Solution) -> Tensor:
         """The mean of steps + remainder over the units that are not padding."""

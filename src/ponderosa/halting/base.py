@@ -83,6 +83,13 @@ class Halting(nn.Module, ABC):
     def loss(self, solution: Solution, target: Tensor, criterion: Criterion) -> Tensor:
         """The task's loss as this mechanism weighs it, and its own terms: a scalar."""
 
+    term_names: tuple[str, ...] = ()
+    """The names of the loss terms of its own, for the log."""
+
+    def terms(self, solution: Solution) -> dict[str, Tensor]:
+        """The loss terms of its own, before they are weighed, by `term_names`."""
+        return {}
+
     def scan(self, first: int, states: Tensor, outputs: Tensor | None, memory: Memory) -> tuple[Tensor, Tensor, Memory]:
         """`update` over the steps `first, first + 1, ...`, stacked on the first axis.
 

@@ -29,6 +29,7 @@ class AnyOf(Halting):
         self.reads_output = any(h.reads_output for h in haltings)
         self.trains_every_step = haltings[0].trains_every_step
         self.adaptive = any(h.adaptive for h in haltings)
+        self.term_names = haltings[0].term_names
 
     def build(self, size: int | None) -> None:
         for halting in self.haltings:
@@ -44,6 +45,9 @@ class AnyOf(Halting):
 
     def loss(self, solution: Solution, target: Tensor, criterion: Criterion) -> Tensor:
         return self.haltings[0].loss(solution, target, criterion)  # type: ignore[operator]
+
+    def terms(self, solution: Solution) -> dict[str, Tensor]:
+        return self.haltings[0].terms(solution)  # type: ignore[operator]
 
 
 class Bounded(Halting):
@@ -62,6 +66,7 @@ class Bounded(Halting):
         self.halting, self.min_steps, self.max_steps = halting, min_steps, max_steps
         self.unit, self.reads_output = halting.unit, halting.reads_output
         self.trains_every_step, self.adaptive = halting.trains_every_step, halting.adaptive
+        self.term_names = halting.term_names
 
     def build(self, size: int | None) -> None:
         self.halting.build(size)
@@ -81,3 +86,6 @@ class Bounded(Halting):
 
     def loss(self, solution: Solution, target: Tensor, criterion: Criterion) -> Tensor:
         return self.halting.loss(solution, target, criterion)
+
+    def terms(self, solution: Solution) -> dict[str, Tensor]:
+        return self.halting.terms(solution)

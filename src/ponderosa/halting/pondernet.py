@@ -72,6 +72,7 @@ class PonderNet(Halting):
     """
 
     trains_every_step = True
+    term_names = ("kl",)
 
     def __init__(
         self, *, beta: float = 0.01, lambda_p: float = 0.2, evaluation: Literal["sample", "threshold"] = "sample",
@@ -131,6 +132,9 @@ class PonderNet(Halting):
                 f'target gives losses for {list(losses.shape[1:])}. Use unit="example" for a label per example.'
             )
         return (solution.weights * losses).sum(0).mean() + self.beta * self.kl_loss(solution)
+
+    def terms(self, solution: Solution) -> dict[str, Tensor]:
+        return {"kl": self.kl_loss(solution)}
 
     def kl_loss(self, solution: Solution) -> Tensor:
         """The divergence from the prior, averaged over the units that are not padding."""

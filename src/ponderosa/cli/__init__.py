@@ -1,0 +1,60 @@
+"""The command line. Commands are imported when they are called, so that `ponderosa --help` answers at once."""
+
+import importlib
+import sys
+
+COMMANDS = {
+    "train": "train a network on a task, with any halting mechanism",
+    "evaluate": "accuracy, steps, operations and time of a trained run",
+    "compare": "train several mechanisms on the same data and show them side by side",
+    "reproduce": "the tables and figures of the papers, ours beside theirs",
+    "bench": "speed, against other libraries on the same maths",
+}
+
+HELP = """usage: ponderosa COMMAND ...
+
+Adaptive depth for neural networks: they stop early where they can, think longer where they must.
+
+commands:
+{commands}
+
+  ponderosa compare parity                                      the main job: four mechanisms side by side
+  ponderosa train parity --halting LAC --halting.alpha 0.8      one network, into runs/parity-LAC
+  ponderosa evaluate runs/parity-LAC                            what it does on the test set
+  ponderosa reproduce lac-table-1                               a paper's table, with its own figures beside
+
+Every command takes --json FILE. `ponderosa COMMAND --help` says more.
+"""
+
+
+def main(argv: list[str] | None = None) -> None:
+    """Run the command named in the arguments; an error is one line, and the exit code 2."""
+    argv = sys.argv[1:] if argv is None else argv
+    if not argv or argv[0] in ("-h", "--help"):
+        width = max(map(len, COMMANDS)) + 2
+        print(HELP.format(commands="\n".join(f"  {name:{width}}{text}" for name, text in COMMANDS.items())))
+        return
+    if argv[0] == "--version":
+        from importlib.metadata import version
+
+        print(version("ponderosa"))
+        return
+    if argv[0] not in COMMANDS:
+        fail(f"there is no command {argv[0]!r}: choose one of {', '.join(COMMANDS)}")
+    command = importlib.import_module(f"ponderosa.cli.{argv[0]}")
+    from argparse import ArgumentError
+
+    try:
+        command.main(argv[1:])
+    except KeyboardInterrupt:
+        print("interrupted: the same command goes on from the last checkpoint", file=sys.stderr)
+        sys.exit(130)
+    except (ArgumentError, ValueError, TypeError, OSError, RuntimeError, ImportError) as error:
+        if "--debug" in argv:
+            raise
+        fail(str(error))
+
+
+def fail(message: str) -> None:
+    print(f"ponderosa: error: {message}", file=sys.stderr)
+    sys.exit(2)

@@ -1,0 +1,35 @@
+"""`ponderosa evaluate`: what a trained run does on the test set."""
+
+from jsonargparse import ArgumentParser
+
+from ponderosa.cli.options import environment, save_json
+from ponderosa.measure.table import table
+from ponderosa.training.experiment import load
+from ponderosa.training.result import measure
+
+ABOUT = """Accuracy, steps, operations and time of a trained run on the test set, by difficulty.
+
+  ponderosa evaluate runs/parity-LAC --examples 100000
+"""
+
+
+def main(argv: list[str]) -> None:
+    parser = ArgumentParser(prog="ponderosa evaluate", description=ABOUT, exit_on_error=False)
+    parser.add_argument("run", help="the run's folder")
+    parser.add_argument("--examples", type=int, default=10_000, help="test examples")
+    parser.add_argument("--batch_size", type=int, default=1000, help="examples at once")
+    parser.add_argument("--json", type=str | None, default=None, help="write the figures to this file, too")
+    options = parser.parse_args(argv)
+    if options.examples < 1 or options.batch_size < 1:
+        raise ValueError(f"--examples {options.examples} --batch_size {options.batch_size}: at least 1 each")
+    figures = measure(load(options.run), examples=options.examples, batch_size=options.batch_size)
+    print(f"accuracy            {figures['accuracy']:.4f}  on {figures['examples']:,} test examples")
+    print(f"mean steps          {figures['mean_steps']:.2f}  of {figures['max_steps']}")
+    print(f"operations          {figures['operations']:,.0f}  of {figures['full_operations']:,.0f} at full depth, per example")
+    print(f"time                {figures['microseconds']:.2f} us  of {figures['full_microseconds']:.2f} us, per example")
+    print()
+    columns = {"difficulty": "difficulty", "examples": "examples", "accuracy": "accuracy", "steps": "mean steps"}
+    print(table(figures["by_difficulty"], columns))
+    if figures["collapse"]:
+        print(f"\nwarning: {figures['collapse']}")
+    save_json(options.json, {**figures, "run": options.run, "environment": environment()})

@@ -1,0 +1,126 @@
+"""How good a network is on a task, and how many steps it took, by difficulty."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ponderosa.ponder import Ponder
+from ponderosa.solution import Solution
+from ponderosa.tasks.base import Batch, Split, Task
+from ponderosa.tree import Tree, tree_map
+
+
+@dataclass
+class Evaluation:
+    """One row per example: its score, its mean number of steps and its difficulty."""
+
+    score: Tensor
+    steps: Tensor
+    difficulty: Tensor
+    max_steps: int
+    adaptive: bool
+
+    @property
+    def accuracy(self) -> float:
+        return float(self.score.mean())
+
+    @property
+    def mean_steps(self) -> float:
+        return float(self.steps.mean())
+
+    def by_difficulty(self) -> list[dict[str, Any]]:
+        """The mean score and steps for each difficulty, the easiest first."""
+        rows = []
+        for level in self.difficulty.unique().tolist():
+            chosen = self.difficulty == level
+            rows.append({
+                "difficulty": level, "examples": int(chosen.sum()),
+                "accuracy": float(self.score[chosen].mean()), "steps": float(self.steps[chosen].mean()),
+            })  # fmt: skip
+        return rows
+
+    def histogram(self) -> list[float]:
+        """The share of examples that halted at step 1, 2, ..., max_steps."""
+        counts = torch.bincount(self.steps.round().long() - 1, minlength=self.max_steps)
+        return (counts / len(self.steps)).tolist()
+
+    def collapse(self) -> str | None:
+        """What is wrong if the network does not adapt: all units take the limit, or all only one step."""
+        if not self.adaptive or self.max_steps == 1:
+            return None
+        if bool((self.steps >= self.max_steps).all()):
+            return f"collapsed: every example ran to the limit of {self.max_steps} steps"
+        if bool((self.steps <= 1).all()):
+            return "collapsed: every example halted after the first step"
+        return None
+
+    def summary(self) -> dict[str, Any]:
+        """The figures that a table or a report shows."""
+        return {
+            "accuracy": self.accuracy, "mean_steps": self.mean_steps, "max_steps": self.max_steps,
+            "examples": len(self.score), "by_difficulty": self.by_difficulty(), "histogram": self.histogram(),
+            "collapse": self.collapse(),
+        }  # fmt: skip
+
+
+def evaluate(
+    net: Ponder, task: Task, *, split: Split = "test", examples: int = 10_000, batch_size: int = 1000, seed: int = 0,
+    rank: int = 0, ranks: int = 1,
+) -> Evaluation:  # fmt: skip
+    """Evaluate on the first `examples` of a split, with halted examples no longer computed.
+
+    On several devices each evaluates its share of every batch; `gather_evaluation` puts the shares together.
+    """
+    device = next((p.device for p in net.parameters()), torch.device("cpu"))
+    scores, steps, difficulties = [], [], []
+    training = net.training
+    net.eval()
+    try:
+        for batch in batches(task, split, examples, batch_size, seed):
+            batch = to_device(share(batch, rank, ranks), device)
+            with torch.no_grad():
+                solution = net(batch.x, mask=batch.mask, key=batch.key)
+            scores.append(task.score(solution.output, batch.y))
+            steps.append(example_steps(solution))
+            difficulties.append(batch.difficulty)
+    finally:
+        net.train(training)
+    return Evaluation(
+        torch.cat(scores).cpu(), torch.cat(steps).cpu(), torch.cat(difficulties).cpu(), net.max_steps, net.halting.adaptive
+    )
+
+
+def batches(task: Task, split: Split, examples: int, batch_size: int, seed: int = 0) -> Iterator[Batch]:
+    """Batches of `batch_size` that make up `examples`; the last may be smaller."""
+    for index in range(-(-examples // batch_size)):
+        batch = task.batch(split, index, batch_size, seed)
+        yield select(batch, slice(0, min(batch_size, examples - index * batch_size)))
+
+
+def example_steps(solution: Solution) -> Tensor:
+    """The steps of each example `[batch]`; the mean over its tokens where they halt on their own."""
+    depth = solution.expected_steps.detach() if solution.distribution else solution.steps.to(solution.weights.dtype)
+    if depth.ndim == 1:
+        return depth
+    return depth.sum(1) / (depth > 0).sum(1).clamp_min(1)
+
+
+def share(batch: Batch, rank: int, ranks: int) -> Batch:
+    """This device's part of a batch."""
+    return batch if ranks == 1 else select(batch, slice(rank, None, ranks))
+
+
+def select(batch: Batch, rows: slice) -> Batch:
+    return map_batch(lambda t: t[rows], batch)
+
+
+def to_device(batch: Batch, device: torch.device) -> Batch:
+    return map_batch(lambda t: t.to(device), batch)
+
+
+def map_batch(fn: Any, batch: Batch) -> Batch:
+    parts: Iterable[Tree] = (batch.x, batch.y, batch.key, batch.difficulty, batch.mask)
+    return Batch(*(tree_map(fn, part) for part in parts))

@@ -1,0 +1,54 @@
+"""The contract of a task: batches by number, a criterion, a score and a difficulty per example."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from ponderosa.halting.keys import mix
+from ponderosa.tree import Tree
+
+Split = Literal["train", "validation", "test"]
+SPLITS: tuple[Split, ...] = ("train", "validation", "test")
+
+
+@dataclass
+class Batch:
+    """Some examples: input, target, the number that names each, and how hard it is."""
+
+    x: Tree
+    y: Tensor
+    key: Tensor
+    difficulty: Tensor
+    mask: Tensor | None = None
+
+    def __len__(self) -> int:
+        return len(self.y)
+
+
+class Task(ABC):
+    """What is learned. Batches are numbered: the same number gives the same batch, whatever came before,
+
+    so a resumed run and a run on several devices see the very same data.
+    """
+
+    input_size: int
+    output_size: int
+    criterion: Callable[..., Tensor]
+
+    @abstractmethod
+    def batch(self, split: Split, index: int, size: int, seed: int = 0) -> Batch:
+        """Batch number `index` of `size` examples."""
+
+    @abstractmethod
+    def score(self, output: Tensor, target: Tensor) -> Tensor:
+        """How good each answer is, from 0 to 1 `[batch]`."""
+
+
+def generator(split: Split, index: int, seed: int) -> torch.Generator:
+    """The random numbers of one batch, and of no other."""
+    name = torch.tensor(seed * len(SPLITS) + SPLITS.index(split))
+    return torch.Generator().manual_seed(int(mix(mix(name) + index)))

@@ -1,0 +1,1 @@
+"""The one loop, run folders and resuming."""

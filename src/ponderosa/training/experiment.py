@@ -1,0 +1,88 @@
+"""An experiment: a task, a step, a halting and how to train, as options, as YAML and as objects."""
+
+import argparse
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import torch
+from jsonargparse import ArgumentParser, Namespace
+from torch import nn
+
+from ponderosa.halting import Fixed
+from ponderosa.halting.base import Halting
+from ponderosa.ponder import Ponder
+from ponderosa.steps import GRUStep
+from ponderosa.steps.base import Step
+from ponderosa.tasks.base import Task
+from ponderosa.training.checkpoint import load_checkpoint, replacing
+from ponderosa.training.run import RunFolder
+from ponderosa.training.settings import Settings
+
+
+@dataclass
+class Experiment:
+    """What a config.yaml says, made real."""
+
+    task: Task
+    net: Ponder
+    settings: Settings
+
+
+def experiment_parser(**options: Any) -> ArgumentParser:
+    """The parser of an experiment: classes by name or dotted path, their arguments as options."""
+    parser = ArgumentParser(formatter_class=argparse.RawDescriptionHelpFormatter, exit_on_error=False, **options)
+    parser.add_argument("--config", action="config", help="a YAML file with any of these options, such as a run's config.yaml")
+    parser.add_argument("--task", type=Task, required=True, help="what is learned: a task's name or the dotted path of your own")
+    parser.add_argument(
+        "--halting", type=Halting, default={"class_path": _path(Fixed)}, help="the mechanism: a name, or your own's dotted path"
+    )
+    parser.add_argument(
+        "--step", type=Step, default={"class_path": _path(GRUStep), "init_args": {"hidden_size": 128}},
+        help="what is repeated: a step's name, or your own's dotted path",
+    )  # fmt: skip
+    parser.add_argument("--max_steps", type=int, default=10, help="the most steps an example may take")
+    parser.add_class_arguments(Settings)
+    parser.link_arguments("task", "step.init_args.input_size", compute_fn=lambda task: task.input_size, apply_on="instantiate")
+    return parser
+
+
+def build(config: Namespace, parser: ArgumentParser) -> Experiment:
+    """The objects that a parsed configuration describes, with the initial weights of its seed."""
+    torch.manual_seed(config.seed)
+    made = parser.instantiate_classes(config)
+    settings = Settings(**{f.name: made[f.name] for f in fields(Settings)})
+    if made.step.size is None:
+        raise ValueError(f"{type(made.step).__name__} does not say how large its state is: give it an attribute `size`")
+    head = nn.Linear(made.step.size, made.task.output_size)
+    return Experiment(made.task, Ponder(made.step, made.halting, head=head, max_steps=made.max_steps), settings)
+
+
+def load(folder: Path | str) -> Experiment:
+    """The experiment of a run's folder, with its last weights."""
+    run = RunFolder(folder)
+    if not run.config.is_file():
+        raise FileNotFoundError(f"{run.path} is not a run: it has no config.yaml. `ponderosa train` makes one")
+    parser = experiment_parser()
+    experiment = build(parser.parse_path(run.config), parser)
+    load_checkpoint(run.last, experiment.net)
+    return experiment
+
+
+def claim(folder: RunFolder, config: str) -> None:
+    """Make the folder this configuration's, or see that it already is: a run is never mixed with another."""
+    if not folder.config.exists():
+        with replacing(folder.config) as temporary:
+            temporary.write_text(config)
+        return
+    theirs = folder.config.read_text().splitlines()
+    differing = [line.strip() for line in config.splitlines() if line not in theirs and not line.startswith("progress:")]
+    if differing:
+        raise ValueError(
+            f"{folder.path} holds a run with other options (here: {'; '.join(differing)}). Choose another folder with --run, "
+            f"or remove this one"
+        )
+
+
+def _path(cls: type) -> str:
+    return f"{cls.__module__}.{cls.__qualname__}"

@@ -1,0 +1,76 @@
+"""Several runs at once, each a process of its own: what compare and reproduce train with."""
+
+import contextlib
+import os
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ponderosa.training.run import RunFolder
+
+
+@dataclass
+class Job:
+    """A run to train: where, and by which configuration (YAML)."""
+
+    folder: Path
+    config: str
+    batches: int
+
+    @property
+    def run(self) -> RunFolder:
+        return RunFolder(self.folder)
+
+    def done(self) -> int:
+        """Batches done, for the progress bar."""
+        with contextlib.suppress(OSError, ValueError, IndexError):
+            return int(self.run.curve()[-1]["batch"])
+        return 0
+
+
+def train_all(jobs: list[Job], *, at_once: int = 2, progress: bool = True) -> None:
+    """Train every job that has no result yet, `at_once` at a time, each on one thread; killed ones go on."""
+    from tqdm import tqdm
+
+    waiting = [job for job in jobs if not job.run.result.exists()]
+    running: list[tuple[Job, subprocess.Popen[bytes]]] = []
+    finished = len(jobs) - len(waiting)
+    total = sum(job.batches for job in jobs)
+    try:
+        with tqdm(total=total, unit="batch", disable=not progress, desc=f"{len(jobs)} runs", smoothing=0.05) as bar:
+            while waiting or running:
+                while waiting and len(running) < at_once:
+                    job = waiting.pop(0)
+                    running.append((job, _start(job)))
+                time.sleep(0.5)
+                for job, process in [*running]:
+                    if process.poll() is not None:
+                        running.remove((job, process))
+                        finished += 1
+                        _check(job, process)
+                # a run that stopped early counts as whole
+                bar.n = sum(j.batches if j.run.result.exists() else j.done() for j in jobs)
+                bar.set_postfix(done=f"{finished}/{len(jobs)}", refresh=False)
+                bar.refresh()
+    finally:
+        for _, process in running:
+            process.terminate()
+
+
+def _start(job: Job) -> "subprocess.Popen[bytes]":
+    job.folder.mkdir(parents=True, exist_ok=True)
+    wanted = job.folder / "wanted.yaml"
+    wanted.write_text(job.config)
+    command = [sys.executable, "-m", "ponderosa", "train", "--config", str(wanted), "--run", str(job.folder), "--progress", "false"]
+    log = (job.folder / "log.txt").open("ab")
+    environment: dict[str, Any] = {**os.environ, "OMP_NUM_THREADS": "1"}
+    return subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, env=environment)
+
+
+def _check(job: Job, process: "subprocess.Popen[bytes]") -> None:
+    if process.returncode:
+        log = (job.folder / "log.txt").read_text(errors="replace").strip().splitlines()
+        raise RuntimeError(f"the run in {job.folder} failed: {log[-1] if log else 'no message'} (see {job.folder}/log.txt)")

@@ -1,0 +1,159 @@
+"""The one training loop, on Lightning Fabric, for every task and every halting."""
+
+import os
+import sys
+import time
+import warnings
+from typing import Any
+
+import torch
+from lightning_fabric import Fabric
+from lightning_fabric.strategies import DDPStrategy, Strategy
+from torch import Tensor
+
+from ponderosa.halting.keys import mix
+from ponderosa.measure.evaluate import Evaluation, evaluate, share, to_device
+from ponderosa.ponder import Ponder
+from ponderosa.tasks.base import Task
+from ponderosa.training.checkpoint import Progress, load_checkpoint, save_checkpoint
+from ponderosa.training.objective import Objective
+from ponderosa.training.run import MetricsLog, RunFolder
+from ponderosa.training.settings import Settings
+
+
+def fit(net: Ponder, task: Task, settings: Settings, folder: RunFolder) -> Progress:
+    """Train `net` on `task`, going on from the folder's last checkpoint if there is one."""
+    return Trainer(net, task, settings, folder).run()
+
+
+class Trainer:
+    """One run: the objects that live as long as it does."""
+
+    def __init__(self, net: Ponder, task: Task, settings: Settings, folder: RunFolder):
+        self.net, self.task, self.settings, self.folder = net, task, settings, folder
+        self.fabric = _fabric(settings)
+        self.fabric.launch()
+        optimizer = torch.optim.AdamW(net.parameters(), lr=settings.lr, weight_decay=settings.weight_decay, fused=True)
+        objective = Objective(net, task)
+        self.names = objective.names()
+        self.objective, self.optimizer = self.fabric.setup(torch.compile(objective) if settings.compile else objective, optimizer)
+        self.progress = load_checkpoint(folder.last, net, self.optimizer) if folder.last.exists() else Progress()
+        if self.progress.batch:
+            self._say(f"resuming {folder.path} after batch {self.progress.batch}")
+        self.log = self._open_log()
+
+    def run(self) -> Progress:
+        settings, progress = self.settings, self.progress
+        self.net.train()
+        sums, started = None, time.perf_counter() - progress.seconds
+        with self._bar() as bar:
+            while not progress.finished:
+                values = self.train_batch(progress.batch)
+                sums = values if sums is None else sums + values
+                progress.batch += 1
+                bar.update()
+                if progress.batch % settings.log_every and progress.batch < settings.batches:
+                    continue
+                count = progress.batch % settings.log_every or settings.log_every
+                row = dict(zip(self.names, self._mean(sums / count), strict=True))
+                sums = None
+                if progress.batch % settings.evaluate_every == 0 or progress.batch >= settings.batches:
+                    row |= self.validate()
+                progress.seconds = time.perf_counter() - started
+                progress.finished = progress.finished or progress.batch >= settings.batches
+                bar.set_postfix({k: f"{row[k]:.4g}" for k in ("loss", "accuracy", "steps")})
+                self._record(row)
+        return progress
+
+    def train_batch(self, index: int) -> Tensor:
+        """One optimiser step; random numbers depend only on the seed, the batch's number and the device."""
+        settings, fabric = self.settings, self.fabric
+        torch.manual_seed(int(mix(torch.tensor([settings.seed, index, fabric.global_rank]).cumsum(0)).sum() & 0x7FFFFFFF))
+        batch = self.task.batch("train", index, settings.batch_size, settings.seed)
+        batch = to_device(share(batch, fabric.global_rank, fabric.world_size), fabric.device)
+        loss, values = self.objective(batch)
+        self.optimizer.zero_grad()
+        fabric.backward(loss)
+        if settings.clip:
+            fabric.clip_gradients(self.objective, self.optimizer, max_norm=settings.clip, error_if_nonfinite=False)
+        self.optimizer.step()
+        return values
+
+    def validate(self) -> dict[str, float]:
+        """Look at the validation set; notes the best weights and whether to stop."""
+        settings, progress = self.settings, self.progress
+        seen = evaluate(
+            self.net, self.task, split="validation", examples=settings.evaluate_examples, rank=self.fabric.global_rank,
+            ranks=self.fabric.world_size,
+        )  # fmt: skip
+        accuracy, steps = self._mean(torch.tensor([seen.accuracy, seen.mean_steps]))
+        progress.reached = progress.reached + 1 if accuracy >= settings.stop_at else 0
+        progress.since_best = 0 if accuracy > progress.best else progress.since_best + 1
+        progress.best = max(progress.best, accuracy)
+        progress.finished = progress.reached >= 2 or 0 < settings.patience <= progress.since_best
+        if progress.since_best == 0:
+            self._save(self.folder.best)
+        self._warn_of_collapse(seen)
+        return {"validation_accuracy": accuracy, "validation_steps": steps}
+
+    def _record(self, row: dict[str, float]) -> None:
+        progress = self.progress
+        if self.fabric.is_global_zero:
+            assert self.log is not None
+            self.log.write({"batch": progress.batch, **row, "seconds": round(progress.seconds, 3)})
+        for logger in self.fabric.loggers:
+            logger.log_metrics(row, progress.batch)
+        if progress.batch % self.settings.checkpoint_every == 0 or progress.finished:
+            self._save(self.folder.last)
+
+    def _save(self, path: Any) -> None:
+        if self.fabric.is_global_zero:
+            save_checkpoint(path, self.net, self.optimizer, self.progress)
+
+    def _mean(self, values: Tensor) -> list[float]:
+        """The mean over devices."""
+        reduced = self.fabric.all_reduce(values, reduce_op="mean")
+        assert isinstance(reduced, Tensor)
+        return reduced.tolist()
+
+    def _open_log(self) -> MetricsLog | None:
+        columns = ["batch", *self.names, "validation_accuracy", "validation_steps", "seconds"]
+        return MetricsLog(self.folder.metrics, columns, self.progress.batch) if self.fabric.is_global_zero else None
+
+    def _bar(self) -> Any:
+        from tqdm import tqdm
+
+        hidden = not (self.settings.progress and self.fabric.is_global_zero)
+        name = f"{type(self.task).__name__.lower()} {type(self.net.halting).__name__}"
+        return tqdm(total=self.settings.batches, initial=self.progress.batch, desc=name, unit="batch", disable=hidden)
+
+    def _warn_of_collapse(self, seen: Evaluation) -> None:
+        if (what := seen.collapse()) and self.progress.batch >= self.settings.batches // 2:
+            self._say(f"warning: {what} (validation after batch {self.progress.batch})")
+
+    def _say(self, text: str) -> None:
+        if self.fabric.is_global_zero:
+            from tqdm import tqdm
+
+            tqdm.write(text, file=sys.stderr)
+
+
+def _fabric(settings: Settings) -> Fabric:
+    """Fabric for one device, several on this machine, or as torchrun says."""
+    torchrun = "TORCHELASTIC_RUN_ID" in os.environ
+    devices = int(os.environ["LOCAL_WORLD_SIZE"]) if torchrun else settings.devices
+    nodes = int(os.environ["WORLD_SIZE"]) // devices if torchrun else 1
+    # a layer that no unit of one device reached has no gradient there: the others must not wait for it
+    strategy: Strategy | str = DDPStrategy(find_unused_parameters=True) if devices * nodes > 1 else "auto"
+    warnings.filterwarnings("ignore", message="find_unused_parameters=True was specified")
+    warnings.filterwarnings("ignore", message=".*does not have many workers.*")
+    return Fabric(
+        accelerator=settings.accelerator, devices=devices, num_nodes=nodes, strategy=strategy, precision=settings.precision,
+        loggers=_tensorboard() if settings.tensorboard else None,
+    )  # fmt: skip
+
+
+def _tensorboard() -> Any:
+    from lightning_fabric.loggers import TensorBoardLogger
+
+    return TensorBoardLogger("runs", name="tensorboard")

@@ -1,0 +1,36 @@
+"""What came of a run: the figures that tables, reports and other commands read."""
+
+from typing import Any
+
+import torch
+
+from ponderosa.measure.cost import microseconds, operations
+from ponderosa.measure.evaluate import evaluate
+from ponderosa.training.checkpoint import Progress
+from ponderosa.training.experiment import Experiment
+from ponderosa.training.run import RunFolder
+
+
+def measure(experiment: Experiment, *, examples: int = 10_000, batch_size: int = 1000) -> dict[str, Any]:
+    """Accuracy, steps, operations and time on the test set, as the network halts and at full depth."""
+    net, task = experiment.net, experiment.task
+    seen = evaluate(net, task, examples=examples, batch_size=batch_size)
+    batch = task.batch("test", 0, 256)
+    halted, full = microseconds(net, batch)
+    return {
+        **seen.summary(),
+        "operations": operations(net, batch), "full_operations": operations(net, batch, full_depth=True),
+        "microseconds": halted, "full_microseconds": full,
+    }  # fmt: skip
+
+
+def result(experiment: Experiment, folder: RunFolder, progress: Progress, **options: Any) -> dict[str, Any]:
+    """The figures of a trained run, and its training curve."""
+    halting, net = experiment.net.halting, experiment.net
+    return {
+        "name": type(halting).__name__, "halting": type(halting).__name__, "seed": experiment.settings.seed,
+        **measure(experiment, **options),
+        "parameters": sum(p.numel() for p in net.parameters()),
+        "batches": progress.batch, "train_seconds": progress.seconds, "threads": torch.get_num_threads(),
+        "folder": str(folder.path), "curve": folder.curve(),
+    }  # fmt: skip

@@ -1,0 +1,67 @@
+"""A run's folder: all that is needed to repeat it, to go on with it and to look at it."""
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+from ponderosa.training.checkpoint import replacing
+
+
+class RunFolder:
+    """`config.yaml`, `metrics.csv`, `checkpoint/last.safetensors`, `checkpoint/best.safetensors`, `result.json`."""
+
+    def __init__(self, path: Path | str):
+        self.path = Path(path)
+        self.config = self.path / "config.yaml"
+        self.metrics = self.path / "metrics.csv"
+        self.last = self.path / "checkpoint" / "last.safetensors"
+        self.best = self.path / "checkpoint" / "best.safetensors"
+        self.result = self.path / "result.json"
+
+    def curve(self) -> list[dict[str, float]]:
+        """The rows of metrics.csv; empty cells are left out."""
+        if not self.metrics.exists():
+            return []
+        with self.metrics.open(newline="") as file:
+            return [{k: float(v) for k, v in row.items() if v} for row in csv.DictReader(file)]
+
+    def write_result(self, result: dict[str, Any]) -> None:
+        write_json(self.result, result)
+
+
+class MetricsLog:
+    """Appends rows to metrics.csv; on resume, rows after the checkpoint are dropped first."""
+
+    def __init__(self, path: Path, columns: list[str], resume_at: int):
+        self.columns = columns
+        rows = []
+        if resume_at and path.exists():
+            with path.open(newline="") as file:
+                rows = [row for row in csv.DictReader(file) if _batch(row) <= resume_at]
+        with replacing(path) as temporary, temporary.open("w", newline="") as file:
+            writer = csv.DictWriter(file, columns, extrasaction="ignore")
+            writer.writeheader()
+            writer.writerows(rows)
+        self._file = path.open("a", newline="")
+        self._writer = csv.DictWriter(self._file, columns)
+
+    def write(self, row: dict[str, Any]) -> None:
+        self._writer.writerow(row)
+        self._file.flush()
+
+    def close(self) -> None:
+        self._file.close()
+
+
+def _batch(row: dict[str, str]) -> float:
+    try:
+        return float(row["batch"])
+    except (KeyError, TypeError, ValueError):  # a row cut short when the run was killed
+        return float("inf")
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Write JSON so that a crash never leaves half a file."""
+    with replacing(path) as temporary:
+        temporary.write_text(json.dumps(value, indent=1) + "\n")

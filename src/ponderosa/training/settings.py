@@ -1,0 +1,62 @@
+"""How to train: one dataclass, which the command line turns into options."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+
+@dataclass
+class Settings:
+    """How to train.
+
+    Args:
+        batches: the most batches to train on.
+        batch_size: examples per batch, over all devices together.
+        lr: the learning rate of Adam.
+        weight_decay: of AdamW; 0 is plain Adam.
+        clip: the largest norm of the gradient; 0 does not clip.
+        seed: of the initial weights and of the training data.
+        log_every: batches between two rows of metrics.csv.
+        evaluate_every: batches between two looks at the validation set.
+        evaluate_examples: examples of the validation set.
+        checkpoint_every: batches between two checkpoints: what a killed run loses at most.
+        stop_at: stop as soon as two validations in a row reach this accuracy; above 1 never does.
+        patience: stop after this many validations without a better one; 0 never does.
+        devices: processes for data-parallel training on this machine (torchrun decides for itself).
+        accelerator: cpu, cuda, mps, or auto.
+        precision: of the computation, as Lightning Fabric names it.
+        compile: whether to compile the training step: slower to start, faster to run.
+        tensorboard: whether to write TensorBoard files beside metrics.csv.
+        progress: whether to show a progress bar.
+    """
+
+    batches: int = 20_000
+    batch_size: int = 128
+    lr: float = 1e-3
+    weight_decay: float = 0.0
+    clip: float = 1.0
+    seed: int = 0
+    log_every: int = 100
+    evaluate_every: int = 500
+    evaluate_examples: int = 5_000
+    checkpoint_every: int = 500
+    stop_at: float = 2.0
+    patience: int = 0
+    devices: int = 1
+    accelerator: str = "cpu"
+    precision: Literal["32-true", "64-true", "bf16-true", "bf16-mixed", "16-mixed"] = "32-true"
+    compile: bool = False
+    tensorboard: bool = False
+    progress: bool = True
+
+    def __post_init__(self) -> None:
+        for name in ("batches", "batch_size", "log_every", "evaluate_every", "evaluate_examples", "checkpoint_every", "devices"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name}={getattr(self, name)}: at least 1 is needed")
+        if self.batch_size % self.devices:
+            raise ValueError(f"batch_size={self.batch_size} cannot be shared evenly by {self.devices} devices")
+        for name in ("evaluate_every", "checkpoint_every"):
+            if getattr(self, name) % self.log_every:
+                raise ValueError(
+                    f"{name}={getattr(self, name)} must be a multiple of log_every={self.log_every}, so that a resumed run "
+                    "goes on between two rows of the log"
+                )
