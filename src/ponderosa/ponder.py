@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 from typing import Literal
 
 import torch
@@ -11,7 +12,7 @@ from torch import Tensor, nn
 from ponderosa.engine import compact, unroll
 from ponderosa.halting.base import Criterion, Halting, Units
 from ponderosa.solution import Solution
-from ponderosa.steps.base import Step, as_step
+from ponderosa.steps.base import as_step
 from ponderosa.tree import Tree, leaves
 
 ENGINES = {"unroll": unroll, "compact": compact}
@@ -53,11 +54,12 @@ class Ponder(nn.Module):
         self.encoder = encoder
         self.check_finite = check_finite
         halting.build(self.step.size)
-        if getattr(halting, "gate", 0) is None:
-            raise ValueError(
-                f"{type(halting).__name__} reads the state with a learned layer, but {type(step).__name__} does not say "
-                f"how large its state is: write {type(halting).__name__}(size=...)"
-            )
+        for part in halting.modules():
+            if getattr(part, "gate", 0) is None:
+                raise ValueError(
+                    f"{type(part).__name__} reads the state with a learned layer, but {type(step).__name__} does not say "
+                    f"how large its state is: write {type(part).__name__}(size=...)"
+                )
 
     def forward(
         self, x: Tree, *, state: Tree | None = None, mask: Tensor | None = None, key: Tensor | None = None,
@@ -75,11 +77,12 @@ class Ponder(nn.Module):
             engine: "unroll" or "compact", if not the one that fits the mode.
         """
         limit = self.max_steps if max_steps is None else self._limit(max_steps)
+        run = self._engine(engine)
         self._check("input", x)
+        self._check("state", state)
         encoded = x if self.encoder is None else self.encoder(x)
         state = self.step.initial_state(encoded) if state is None else state
         units = self._units(x, state, mask, key, depth)
-        run = ENGINES[engine or ("unroll" if self.training else "compact")]
         solution = run(self.step, self.halting, self.head, encoded, state, units, limit)
         self._check("answer", solution.output)
         return solution
@@ -87,6 +90,14 @@ class Ponder(nn.Module):
     def loss(self, solution: Solution, target: Tensor, criterion: Criterion) -> Tensor:
         """The training loss: the criterion as this halting weighs it, its own terms included."""
         return self.halting.loss(solution, target, criterion)
+
+    def _engine(self, name: str | None) -> Callable[..., Solution]:
+        name = name or ("unroll" if self.training else "compact")
+        if name not in ENGINES:
+            raise ValueError(f"engine={name!r}: choose one of {sorted(ENGINES)}")
+        if name == "compact" and self.training:
+            raise ValueError('engine="compact" keeps no gradients and no step that nobody needs: call net.eval() first')
+        return ENGINES[name]
 
     def _limit(self, max_steps: int | None) -> int:
         most = self.step.max_steps
@@ -97,6 +108,9 @@ class Ponder(nn.Module):
             raise ValueError(f"max_steps={limit}: at least one step is needed")
         if most is not None and limit > most:
             raise ValueError(f"max_steps={limit}, but the stack has only {most} layers")
+        heads = getattr(self, "head", None)
+        if isinstance(heads, nn.ModuleList) and limit > len(heads):
+            raise ValueError(f"max_steps={limit}, but there are heads for {len(heads)} steps only")
         return limit
 
     def _heads(self, head: nn.Module | None) -> nn.Module | None:
@@ -120,24 +134,35 @@ class Ponder(nn.Module):
                                      "the first axis of all must be the batch")  # fmt: skip
         shape = read.shape[:1]
         if self.halting.unit == "token":
-            if read.ndim < 3:
-                raise ValueError(f'unit="token" needs a state [batch, token, size], but it is {list(read.shape)}')
+            if read.ndim != 3 or any(leaf.shape[:2] != read.shape[:2] for leaf in leaves(state)):
+                raise ValueError(
+                    f'unit="token" needs a state [batch, token, size], but it is {[list(s.shape) for s in leaves(state)]}'
+                )
             shape = read.shape[:2]
-        if mask is not None:
-            if mask.dtype != torch.bool or mask.ndim != 2:
-                raise ValueError(f"the mask is {mask.dtype} {list(mask.shape)}: bool [batch, token] is needed, True for real tokens")
-            if mask.shape != read.shape[:2] and read.ndim > 2:
-                raise ValueError(f"the mask is {list(mask.shape)}, but the state has [batch, token] = {list(read.shape[:2])}")
+        self._check_mask(mask, read)
         if depth is not None and depth.shape != shape:
             raise ValueError(f"the depths are {list(depth.shape)}, but the units ({self.halting.unit}s) are {list(shape)}")
-        return Units(shape, x, mask, key, depth)
+        if key is not None and (key.is_floating_point() or key.ndim != 1):
+            raise ValueError(f"the keys are {key.dtype} {list(key.shape)}: one whole number per example [batch] is needed")
+        return Units(shape, x, mask, None if key is None else key.long(), depth)
+
+    @staticmethod
+    def _check_mask(mask: Tensor | None, read: Tensor) -> None:
+        if mask is None:
+            return
+        if mask.dtype != torch.bool or mask.ndim != 2:
+            raise ValueError(
+                f"the mask is {mask.dtype} {list(mask.shape)}: bool [batch, token] is needed, True for real tokens"
+            )
+        if mask.shape != read.shape[:2] and read.ndim > 2:
+            raise ValueError(f"the mask is {list(mask.shape)}, but the state has [batch, token] = {list(read.shape[:2])}")
 
     def _check(self, what: str, tree: Tree) -> None:
         if not self.check_finite or torch.compiler.is_compiling():
             return
         for leaf in leaves(tree):
             if leaf.is_floating_point() and not torch.isfinite(leaf).all():
-                rows = (~torch.isfinite(leaf)).flatten(1).any(1).nonzero()[:, 0].tolist()
+                rows = (~torch.isfinite(leaf))[..., None].flatten(1).any(1).nonzero()[:, 0].tolist()
                 raise FloatingPointError(
                     f"the {what} has NaN or infinite numbers in examples {rows[:5]}{'...' if len(rows) > 5 else ''}: "
                     "look at the data, the learning rate and the clipping (check_finite=False lets them through)"

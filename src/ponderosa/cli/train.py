@@ -12,7 +12,7 @@ from ponderosa.training.run import RunFolder
 
 ABOUT = """Train a network on a task: `ponderosa train parity --halting LAC --halting.alpha 0.8`.
 
-The run's folder (--run, by default runs/TASK-HALTING) holds its config.yaml, metrics.csv, checkpoints and result.json.
+The run's folder (--folder, by default runs/TASK-HALTING) holds its config.yaml, metrics.csv, checkpoints and result.json.
 The same command goes on with a run that was interrupted, from its last checkpoint, to the very numbers of one that
 was not. On several devices: --devices N, or torchrun --nproc-per-node N -m ponderosa train ...
 """
@@ -20,16 +20,16 @@ was not. On several devices: --devices N, or torchrun --nproc-per-node N -m pond
 
 def main(argv: list[str]) -> None:
     parser = experiment_parser(prog="ponderosa train TASK", description=ABOUT, epilog=mechanisms())
-    parser.add_argument("--run", type=str | None, default=None, help="the run's folder")
+    parser.add_argument("--folder", type=str | None, default=None, help="the run's folder")
     parser.add_argument("--examples", type=int, default=10_000, help="test examples to measure the trained network on")
     parser.add_argument("--json", type=str | None, default=None, help="write the result to this file, too")
     config = parse(parser, argv)
-    run, json, examples = config.pop("run"), config.pop("json"), config.pop("examples")
+    path, json, examples = config.pop("folder"), config.pop("json"), config.pop("examples")
     config.pop("config", None)
     plain = experiment_parser()
     experiment = build(config, plain)
     names = (type(experiment.task).__name__.lower(), type(experiment.net.halting).__name__)
-    folder = RunFolder(run or Path("runs") / "-".join(names))
+    folder = RunFolder(path or Path("runs") / "-".join(names))
     claim(folder, plain.dump(config))
     progress = fit(experiment.net, experiment.task, experiment.settings, folder)
     if not _first_process():

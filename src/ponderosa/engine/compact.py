@@ -29,7 +29,7 @@ def compact(
         output = answer(head, step.read(state), n) if halting.reads_output else None
         share, done, memory = halting.update(n, step.read(state), output, memory)
         weights = ledger.settle(share[None], done[None])[0]
-        weighed = tree_map(lambda total, s: total + over_units(weights, s) * s, weighed, state)
+        weighed = _add(weighed, weights, state)
         if output is not None and halting.trains_every_step:
             part = over_units(weights, output) * output
             answered = part if answered is None else answered + part
@@ -71,6 +71,10 @@ class _Results:
 
 def _frozen(alive: Tensor, new: Tree, old: Tree) -> Tree:
     return tree_map(lambda n, o: torch.where(over_units(alive, o), n, o), new, old)
+
+
+def _add(weighed: Tree, weights: Tensor, state: Tree) -> Tree:
+    return tree_map(lambda total, s: total + over_units(weights, s) * s, weighed, state)
 
 
 def _select(tree: Tree, rows: Tensor, batch: int) -> Tree:

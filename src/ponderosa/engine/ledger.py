@@ -21,6 +21,11 @@ class Ledger:
 
     def settle(self, shares: Tensor, dones: Tensor) -> Tensor:
         """The weights `[k, U]` of the next k steps, from the mechanism's own words `[k, U]`."""
+        if not shares.shape[1:] == dones.shape[1:] == self.alive.shape:
+            raise ValueError(
+                f"the halting spoke for units {list(dones.shape[1:])}, but there are {list(self.alive.shape)}: its unit "
+                '("example" or "token") must fit what it decides on; an exit decides on the head\'s answer'
+            )
         self.n += len(shares)
         if self.n == self.max_steps:
             dones = torch.cat([dones[:-1], torch.ones_like(dones[-1:])])

@@ -22,7 +22,7 @@ def unroll(
     ledger = Ledger(units, max_steps, like=step.read(state))
     every_step = halting.training and halting.trains_every_step
     weights, outputs, weighed = [], [], None
-    while ledger.n < max_steps and (every_step or ledger.alive.any()):
+    while ledger.n == 0 or (ledger.n < max_steps and (every_step or ledger.alive.any())):
         first = ledger.n + 1
         if every_step or not halting.adaptive:  # nothing can end before the limit
             states = _advance(step, context, state, first, max_steps)
@@ -40,7 +40,6 @@ def unroll(
             outputs.append(answered)
     all_weights = _rows(weights, ledger)
     all_outputs = torch.cat(outputs) if outputs else None
-    weighed = state if weighed is None else weighed
     if all_outputs is not None and halting.trains_every_step:
         output = _weigh(all_weights[: len(all_outputs)], all_outputs, None)
     else:
@@ -54,7 +53,7 @@ def unroll(
 def _advance(step: Step, context: Tree, state: Tree, first: int, count: int) -> Tree:
     """The states of `count` steps, stacked in front of every tensor of the state."""
     if hasattr(step, "unroll"):
-        return step.unroll(context, state, first, count)
+        return step.unroll(context, state, first, count)  # type: ignore[operator]
     states = []
     for n in range(first, first + count):
         state = step.advance(context, state, n)

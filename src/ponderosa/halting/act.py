@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor, nn
 
-from ponderosa.halting.base import Criterion, Halting, Memory, Unit, Units, answer_loss, read_units
+from ponderosa.halting.base import Criterion, Halting, Memory, Unit, Units, answer_loss, check_choice, read_units
 from ponderosa.halting.gate import gate
 from ponderosa.solution import Solution
 
@@ -41,14 +41,15 @@ class ACT(Halting):
 
     term_names = ("ponder_cost",)
 
-    def __init__(self, *, tau: float = 0.001, eps: float = 0.01, bias: float = -2.0, unit: Unit = "example", size: int | None = None):
+    def __init__(
+        self, *, tau: float = 0.001, eps: float = 0.01, bias: float = -2.0, unit: Unit = "example", size: int | None = None
+    ):
         super().__init__()
         if not 0 < eps < 1:
             raise ValueError(f"eps={eps}: it must lie between 0 and 1; Graves uses 0.01")
         if tau < 0:
             raise ValueError(f"tau={tau}: the price of a step cannot be negative")
-        if unit == "batch":
-            raise ValueError('unit="batch": ACT weighs each unit\'s own steps; use "example" or "token"')
+        check_choice("unit", unit, "example", "token", why="ACT weighs each unit's own steps")
         self.tau, self.eps, self.bias, self.unit = tau, eps, bias, unit
         self.gate: nn.Linear | None = None
         self.build(size)

@@ -41,7 +41,7 @@ class Units:
         key = self.given_key
         if key is None:
             key = content_key(self.inputs, self.mask)
-        return token_keys(key, self.shape[1]) if len(self.shape) > 1 else key
+        return token_keys(key, self.shape[1], self.mask) if len(self.shape) > 1 else key
 
     @property
     def real(self) -> Tensor | None:
@@ -114,8 +114,16 @@ def read_units(state: Tensor, unit: Unit, mask: Tensor | None, lead: int = 1) ->
         return state
     if mask is None:
         return state.flatten(lead, -2).mean(-2)
-    kept = mask.unsqueeze(-1).to(state.dtype)
-    return (state * kept).sum(-2) / kept.sum(-2).clamp_min(1)
+    tokens = state.flatten(lead + 1, -2).mean(-2) if state.ndim > lead + 2 else state
+    real = mask.unsqueeze(-1)
+    return torch.where(real, tokens, 0.0).sum(-2) / real.sum(-2).clamp_min(1)
+
+
+def check_choice(name: str, given: str, *choices: str, why: str = "") -> None:
+    """Refuse what is none of the choices; `why` says what rules the others out."""
+    if given not in choices:
+        words = " or ".join(f'"{choice}"' for choice in choices)
+        raise ValueError(f"{name}={given!r}: choose {words}{why and f', since {why}'}")
 
 
 def hard(done: Tensor, state: Tensor) -> Tensor:
@@ -128,34 +136,45 @@ def answer_loss(solution: Solution, target: Tensor, criterion: Criterion) -> Ten
     return unit_losses(solution.output[None], target, criterion, solution.mask).mean()
 
 
-def unit_losses(outputs: Tensor, target: Tensor, criterion: Criterion, mask: Tensor | None = None) -> Tensor:
+def unit_losses(
+    outputs: Tensor, target: Tensor, criterion: Criterion, mask: Tensor | None = None, tokens: bool = False
+) -> Tensor:
     """The criterion of each step and example `[steps, batch]`, or `[steps, batch, token]` for token targets.
 
     Any loss of `torch.nn` or `torch.nn.functional` will do, whatever its own reduction; so will a
-    function that gives one value per element. Padding is weighed out of token targets.
+    function that gives one value per element or per example. Padding is weighed out of token targets. Targets
+    `[batch, token]` for answers `[batch, token, classes]` are token targets; `tokens` says so of other shapes.
     """
     steps, batch = outputs.shape[:2]
-    if batch == 0:
-        raise ValueError("the loss of an empty batch is not defined: skip batches without examples")
+    if batch == 0 or (mask is not None and not mask.any()):
+        raise ValueError("the loss of an empty batch is not defined: skip batches without examples or real tokens")
     if target.shape[:1] != outputs.shape[1:2]:
-        raise ValueError(f"the target has {target.shape[0]} examples, the output has {batch}: they must agree")
-    per_token = mask is not None and target.shape[:2] == mask.shape and outputs.shape[1:3] == mask.shape
+        raise ValueError(f"the target is {list(target.shape)}, the output {list(outputs.shape[1:])}: their examples must agree")
+    per_token = _per_token(outputs, target, mask, tokens)
     axes = 2 if per_token else 1
     flat = outputs.flatten(0, axes)
     targets = target.expand(steps, *target.shape).flatten(0, axes)
     losses = _unreduced(criterion)(flat, targets)
-    if losses.shape not in (flat.shape, targets.shape):
+    if losses.shape not in (flat.shape, targets.shape, flat.shape[:1]):
         raise ValueError(
             f"the criterion gave {list(losses.shape)} for outputs {list(outputs.shape[1:])} and targets "
             f"{list(target.shape)}, but one value per element is needed (reduction='none'), and the two shapes "
             "must fit each other: did you mean target.unsqueeze(-1)?"
         )
     losses = losses.reshape(steps, *target.shape[:axes], -1).mean(-1)
-    if per_token:
-        assert mask is not None
+    if per_token and mask is not None:
         # the mean over all real tokens is what a caller's .mean() must give
         losses = losses * mask * (mask.numel() / mask.sum())
     return losses
+
+
+def _per_token(outputs: Tensor, target: Tensor, mask: Tensor | None, tokens: bool) -> bool:
+    """Whether the target has something to say about each token."""
+    if target.ndim < 2 or target.shape[:2] != outputs.shape[1:3]:
+        return False
+    if mask is not None:
+        return mask.shape == target.shape[:2]
+    return tokens or (outputs.ndim == 4 and target.ndim == 2)
 
 
 def _unreduced(criterion: Criterion) -> Criterion:

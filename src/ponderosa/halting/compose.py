@@ -65,7 +65,7 @@ class Bounded(Halting):
             raise ValueError(f"min_steps={min_steps}, max_steps={max_steps}: 1 <= min_steps <= max_steps is needed")
         self.halting, self.min_steps, self.max_steps = halting, min_steps, max_steps
         self.unit, self.reads_output = halting.unit, halting.reads_output
-        self.trains_every_step, self.adaptive = halting.trains_every_step, halting.adaptive
+        self.trains_every_step, self.adaptive = halting.trains_every_step, halting.adaptive or max_steps is not None
         self.term_names = halting.term_names
 
     def build(self, size: int | None) -> None:

@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ponderosa.halting.base import Criterion, Halting, Memory, Unit, Units, hard, unit_losses
+from ponderosa.halting.base import Criterion, Halting, Memory, Unit, Units, check_choice, hard, unit_losses
 from ponderosa.solution import Solution
 
 
@@ -37,8 +37,7 @@ class Exit(Halting):
 
     def __init__(self, unit: Unit):
         super().__init__()
-        if unit == "batch":
-            raise ValueError('unit="batch": an exit judges each unit\'s own answer; use "example" or "token"')
+        check_choice("unit", unit, "example", "token", why="an exit judges each unit's own answer")
         self.unit = unit
 
     def begin(self, state: Tensor, units: Units) -> Memory:

@@ -1,6 +1,7 @@
 """Fixed depth: every unit takes every step. The baseline."""
 
-from torch import Tensor, zeros
+import torch
+from torch import Tensor
 
 from ponderosa.halting.base import Criterion, Halting, Memory, Units, answer_loss, hard
 from ponderosa.solution import Solution
@@ -18,7 +19,7 @@ class Fixed(Halting):
     adaptive = False
 
     def begin(self, state: Tensor, units: Units) -> Memory:
-        return {"never": zeros(units.shape, dtype=bool, device=state.device)}
+        return {"never": torch.zeros(units.shape, dtype=torch.bool, device=state.device)}
 
     def update(self, n: int | Tensor, state: Tensor, output: Tensor | None, memory: Memory) -> tuple[Tensor, Tensor, Memory]:
         return hard(memory["never"], state), memory["never"], memory

@@ -30,19 +30,28 @@ def uniform(seed: int, key: Tensor) -> Tensor:
     return _shift(mix(key ^ mix(torch.full_like(key, seed))), 11).double() * 2.0**-53
 
 
-def token_keys(key: Tensor, tokens: int) -> Tensor:
-    """A key for each token `[batch, token]` from its example's key and its position."""
-    return mix(key[:, None] + mix(torch.arange(tokens, device=key.device)))
+def token_keys(key: Tensor, tokens: int, mask: Tensor | None) -> Tensor:
+    """A key for each token `[batch, token]` from its example's key and its place."""
+    return mix(key[:, None] + mix(_places(tokens, mask, key.device)))
+
+
+def _places(tokens: int, mask: Tensor | None, device: torch.device) -> Tensor:
+    """Where each token stands, counted in real tokens: padding moves none, on whichever side it is."""
+    return torch.arange(tokens, device=device) if mask is None else mask.to(device).cumsum(1) - 1
 
 
 def content_key(inputs: Tree, mask: Tensor | None) -> Tensor:
     """A key for each example `[batch]` from its own numbers: the same in any batch, padding left out."""
     total: Tensor | int = 0
-    for place, leaf in enumerate(leaves(inputs)):
+    for number, leaf in enumerate(leaves(inputs)):
         bits = (leaf.double() + 0.0).view(torch.int64)  # adding zero makes -0.0 and 0.0 one
-        if mask is not None and bits.shape[:2] == mask.shape:
-            bits = bits * mask.reshape(mask.shape + (1,) * (bits.ndim - 2))
-        bits = bits.reshape(bits.shape[0], -1)
-        positions = mix(torch.arange(bits.shape[1], device=bits.device) + (place << 32))
-        total = total + (bits * positions).sum(1)
+        real = mask if mask is not None and bits.shape[:2] == mask.shape else None
+        bits = bits[..., None].flatten(1 if real is None else 2)
+        places = torch.arange(bits.shape[-1], device=bits.device) + (number << 32)
+        if real is not None:
+            places = places + bits.shape[-1] * _places(bits.shape[1], real, bits.device)[..., None]
+        scrambled = mix(bits + mix(places))  # the bits alone are mostly zeros: 1.0 and -1.0 differ in one
+        if real is not None:
+            scrambled = (scrambled * real.to(bits.device)[..., None]).flatten(1)
+        total = total + scrambled.sum(1)
     return mix(torch.as_tensor(total))

@@ -6,8 +6,9 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from ponderosa.halting.base import Criterion, Halting, Memory, Unit, Units, answer_loss, hard
+from ponderosa.halting.base import Criterion, Halting, Memory, Unit, Units, answer_loss, check_choice, hard
 from ponderosa.solution import Solution
+from ponderosa.tree import over_units
 
 Rule = Literal["paper", "reference"]
 
@@ -71,10 +72,8 @@ class LAC(Halting):
         super().__init__()
         if not 0 < alpha <= 1:
             raise ValueError(f"alpha={alpha}: it must lie in (0, 1]; the paper uses 1.0 and 0.8")
-        if unit not in ("batch", "example", "token"):
-            raise ValueError(f'unit={unit!r}: choose "batch", "example" or "token"')
-        if rule not in ("paper", "reference"):
-            raise ValueError(f'rule={rule!r}: choose "paper" or "reference"')
+        check_choice("unit", unit, "batch", "example", "token")
+        check_choice("rule", rule, "paper", "reference")
         self.alpha, self.unit, self.rule, self.min_steps, self.across_ranks = alpha, unit, rule, min_steps, across_ranks
 
     def begin(self, state: Tensor, units: Units) -> Memory:
@@ -89,8 +88,8 @@ class LAC(Halting):
         if self.unit == "token":
             return squares.sqrt()
         mask = memory.get("mask")
-        if mask is not None and squares.shape == mask.shape:
-            squares = squares * mask
+        if mask is not None and squares.shape[:2] == mask.shape:
+            squares = torch.where(over_units(mask, squares), squares, 0.0)
         squares = squares.flatten(1).sum(1) if squares.ndim > 1 else squares
         if self.unit == "example":
             return squares.sqrt()

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from ponderosa.halting.base import Criterion, Halting, Memory, Unit, Units, answer_loss, hard
+from ponderosa.halting.base import Criterion, Halting, Memory, Unit, Units, answer_loss, check_choice, hard
 from ponderosa.solution import Solution
 from ponderosa.tree import Tree
 
@@ -26,18 +26,23 @@ class PlannedDepth(Halting):
         super().__init__()
         if isinstance(plan, int) and plan < 1:
             raise ValueError(f"plan={plan}: a unit takes at least one step")
+        check_choice("unit", unit, "batch", "example", "token")
         self.plan, self.unit = plan, unit
 
     def begin(self, state: Tensor, units: Units) -> Memory:
         depth = units.depth
-        if depth is None and self.plan is None:
-            raise ValueError("no depth is planned: call net(x, depth=...) or give PlannedDepth a plan")
         if depth is None:
+            if self.plan is None:
+                raise ValueError("no depth is planned: call net(x, depth=...) or give PlannedDepth a plan")
             depth = self.plan(units.inputs) if callable(self.plan) else torch.full(units.shape, self.plan)
         if depth.shape != units.shape:
             raise ValueError(f"the depths are {list(depth.shape)}, but the units ({self.unit}s) are {list(units.shape)}")
         if depth.is_floating_point():
             raise TypeError(f"the depths are {depth.dtype}: a number of steps is a whole number (round it first)")
+        if self.unit == "batch" and depth.unique().numel() > 1:
+            raise ValueError(
+                f'unit="batch", but depths from {depth.min()} to {depth.max()}: a batch has one depth; use "example"'
+            )
         return {"depth": depth.to(state.device)}
 
     def update(self, n: int | Tensor, state: Tensor, output: Tensor | None, memory: Memory) -> tuple[Tensor, Tensor, Memory]:

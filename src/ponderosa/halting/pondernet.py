@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ponderosa.halting.base import Criterion, Halting, Memory, Unit, Units, read_units, unit_losses
+from ponderosa.halting.base import Criterion, Halting, Memory, Unit, Units, check_choice, read_units, unit_losses
 from ponderosa.halting.gate import gate
 from ponderosa.halting.keys import uniform
 from ponderosa.solution import Solution
@@ -83,8 +83,9 @@ class PonderNet(Halting):
         geometric_prior(lambda_p, 1)  # says what is wrong with lambda_p now rather than at the first loss
         if not 0 < threshold <= 1:
             raise ValueError(f"threshold={threshold}: a cumulative probability lies above 0 and not above 1")
-        if unit == "batch":
-            raise ValueError('unit="batch": PonderNet weighs each unit\'s own loss; use "example" or "token"')
+        check_choice("unit", unit, "example", "token", why="PonderNet weighs each unit's own loss")
+        check_choice("evaluation", evaluation, "sample", "threshold")
+        check_choice("kl", kl, "paper", "reverse")
         self.beta, self.lambda_p, self.evaluation, self.threshold = beta, lambda_p, evaluation, threshold
         self.kl, self.bias, self.unit, self.seed = kl, bias, unit, seed
         self.gate: nn.Linear | None = None
@@ -125,7 +126,9 @@ class PonderNet(Halting):
     def loss(self, solution: Solution, target: Tensor, criterion: Criterion) -> Tensor:
         if solution.outputs is None:
             return unit_losses(solution.output[None], target, criterion, solution.mask).mean()
-        losses = unit_losses(solution.outputs, target, criterion, solution.mask)
+        losses = unit_losses(solution.outputs, target, criterion, solution.mask, tokens=solution.weights.ndim > 2)
+        if losses.ndim > solution.weights.ndim:  # an example's loss is the mean of its tokens'
+            losses = losses.mean(-1)
         if losses.shape != solution.weights.shape:
             raise ValueError(
                 f"PonderNet weighs the loss of every unit: its units are {list(solution.weights.shape[1:])}, but the "

@@ -6,14 +6,13 @@ import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 
-import torch
 from torch import Tensor, nn
 
 from ponderosa.tree import Tree, leaves
 
 
 class Step(nn.Module, ABC):
-    """What is repeated. Tied (the same parameters at every step) unless it looks at the step's number.
+    """What is repeated: tied (the same parameters at every step), or a stack (step n has its own).
 
     Implement `advance` and `initial_state`; the other methods have defaults that fit most steps.
     """
@@ -21,7 +20,9 @@ class Step(nn.Module, ABC):
     size: int | None = None
     """The last axis of the tensor that is read, where known: learned haltings take it from here."""
     max_steps: int | None = None
-    """The number of steps there are, for a stack of layers; None for a tied step."""
+    """The number of steps there are, for a stack of layers; None where there is no such limit."""
+    tied: bool = True
+    """Whether every step uses all parameters: if not, data-parallel training looks for those that no unit reached."""
 
     @abstractmethod
     def initial_state(self, x: Tree) -> Tree:
@@ -53,6 +54,7 @@ class CellStep(Step):
     Cells of `torch.nn` (`LSTMCell`, `GRUCell`, `RNNCell`) start from zeros. For others say how: a function from the
     input to h_0, or the state itself with every call, `net(x, state=...)`.
 
+    >>> import torch
     >>> step = CellStep(nn.LSTMCell(4, 8))
     >>> h, c = step(torch.ones(2, 4))
     >>> h.shape
@@ -68,6 +70,7 @@ class CellStep(Step):
         self._initial_state, self._read = initial_state, read
         self.size = size if size is not None else getattr(module, "hidden_size", None)
         self._takes_n = len(_positional(module.forward)) >= 3
+        self.tied = not self._takes_n
 
     def initial_state(self, x: Tree) -> Tree:
         if self._initial_state is not None:

@@ -9,13 +9,17 @@ from ponderosa.tree import Tree
 
 
 class Stack(Step):
-    """Layers `state -> state`, one after the other; h_0 is the input itself.
+    """Layers `state -> state` that keep its shape, one after the other; h_0 is the input itself.
+
+    An input of another shape goes through `Ponder(..., encoder=...)` first.
 
     >>> import torch
     >>> stack = Stack([nn.Linear(4, 4) for _ in range(6)])
     >>> stack.max_steps, stack(torch.ones(2, 4), n=3).shape
     (6, torch.Size([2, 4]))
     """
+
+    tied = False
 
     def __init__(self, layers: Iterable[nn.Module], *, size: int | None = None):
         super().__init__()

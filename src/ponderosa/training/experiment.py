@@ -79,8 +79,8 @@ def claim(folder: RunFolder, config: str) -> None:
     differing = [line.strip() for line in config.splitlines() if line not in theirs and not line.startswith("progress:")]
     if differing:
         raise ValueError(
-            f"{folder.path} holds a run with other options (here: {'; '.join(differing)}). Choose another folder with --run, "
-            f"or remove this one"
+            f"{folder.path} holds a run with other options (here: {'; '.join(differing)}). Choose another one with --folder, "
+            "or remove it"
         )
 
 

@@ -19,6 +19,8 @@ class Job:
     folder: Path
     config: str
     batches: int
+    examples: int = 10_000
+    """Test examples that the trained run is measured on."""
 
     @property
     def run(self) -> RunFolder:
@@ -64,7 +66,8 @@ def _start(job: Job) -> "subprocess.Popen[bytes]":
     job.folder.mkdir(parents=True, exist_ok=True)
     wanted = job.folder / "wanted.yaml"
     wanted.write_text(job.config)
-    command = [sys.executable, "-m", "ponderosa", "train", "--config", str(wanted), "--run", str(job.folder), "--progress", "false"]
+    options = {"--config": wanted, "--folder": job.folder, "--examples": job.examples, "--progress": "false"}
+    command = [sys.executable, "-m", "ponderosa", "train", *(str(word) for pair in options.items() for word in pair)]
     log = (job.folder / "log.txt").open("ab")
     environment: dict[str, Any] = {**os.environ, "OMP_NUM_THREADS": "1"}
     return subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, env=environment)

@@ -3,13 +3,12 @@
 import os
 import sys
 import time
-import warnings
 from typing import Any
 
 import torch
 from lightning_fabric import Fabric
 from lightning_fabric.strategies import DDPStrategy, Strategy
-from torch import Tensor
+from torch import Tensor, nn
 
 from ponderosa.halting.keys import mix
 from ponderosa.measure.evaluate import Evaluation, evaluate, share, to_device
@@ -31,12 +30,14 @@ class Trainer:
 
     def __init__(self, net: Ponder, task: Task, settings: Settings, folder: RunFolder):
         self.net, self.task, self.settings, self.folder = net, task, settings, folder
-        self.fabric = _fabric(settings)
+        self.fabric = _fabric(settings, net)
         self.fabric.launch()
         optimizer = torch.optim.AdamW(net.parameters(), lr=settings.lr, weight_decay=settings.weight_decay, fused=True)
         objective = Objective(net, task)
         self.names = objective.names()
-        self.objective, self.optimizer = self.fabric.setup(torch.compile(objective) if settings.compile else objective, optimizer)
+        if settings.compile:
+            objective.compile()
+        self.objective, self.optimizer = self.fabric.setup(objective, optimizer)
         self.progress = load_checkpoint(folder.last, net, self.optimizer) if folder.last.exists() else Progress()
         if self.progress.batch:
             self._say(f"resuming {folder.path} after batch {self.progress.batch}")
@@ -138,15 +139,14 @@ class Trainer:
             tqdm.write(text, file=sys.stderr)
 
 
-def _fabric(settings: Settings) -> Fabric:
+def _fabric(settings: Settings, net: Ponder) -> Fabric:
     """Fabric for one device, several on this machine, or as torchrun says."""
     torchrun = "TORCHELASTIC_RUN_ID" in os.environ
     devices = int(os.environ["LOCAL_WORLD_SIZE"]) if torchrun else settings.devices
     nodes = int(os.environ["WORLD_SIZE"]) // devices if torchrun else 1
     # a layer that no unit of one device reached has no gradient there: the others must not wait for it
-    strategy: Strategy | str = DDPStrategy(find_unused_parameters=True) if devices * nodes > 1 else "auto"
-    warnings.filterwarnings("ignore", message="find_unused_parameters=True was specified")
-    warnings.filterwarnings("ignore", message=".*does not have many workers.*")
+    some_unused = not net.step.tied or isinstance(net.head, nn.ModuleList) or net.max_steps == 1
+    strategy: Strategy | str = DDPStrategy(find_unused_parameters=some_unused) if devices * nodes > 1 else "auto"
     return Fabric(
         accelerator=settings.accelerator, devices=devices, num_nodes=nodes, strategy=strategy, precision=settings.precision,
         loggers=_tensorboard() if settings.tensorboard else None,

@@ -1,0 +1,99 @@
+"""`ponderosa reproduce`: a paper's table or figure, from training to picture."""
+
+import importlib
+from pathlib import Path
+from typing import Any
+
+from jsonargparse import ArgumentParser, Namespace
+
+from ponderosa.cli.options import command_line, environment, save_json
+from ponderosa.measure.plots import save_png
+from ponderosa.measure.table import markdown, table
+from ponderosa.reproduce import RESULTS
+from ponderosa.reproduce.recipe import read_recipe, results
+from ponderosa.training.jobs import train_all
+
+ABOUT = """Reproduce a table or figure of the papers: `ponderosa reproduce lac-table-1`.
+
+Trains what its recipe says (what is trained already is kept, what was interrupted goes on), and shows our figures beside
+the paper's. The folder gets result.json, result.md and the pictures.
+
+  {results}
+"""
+
+
+def main(argv: list[str]) -> None:
+    listed = "\n  ".join(f"{name:20} {about}" for name, about in RESULTS.items())
+    parser = ArgumentParser(prog="ponderosa reproduce", description=ABOUT.format(results=listed), exit_on_error=False)
+    parser.add_argument("name", nargs="?", help="which one; without a name they are listed")
+    parser.add_argument("--folder", type=str | None, default=None, help="the folder, by default runs/reproduce/NAME")
+    parser.add_argument("--out", type=str | None, default=None, help="where result.md and pictures go, if not there")
+    parser.add_argument("--seeds", type=int | None, default=None, help="how many seeds, if not the recipe's")
+    parser.add_argument("--batches", type=int | None, default=None, help="the most batches per run, if not the recipe's")
+    parser.add_argument("--examples", type=int | None, default=None, help="test examples, if not the recipe's")
+    parser.add_argument("--at_once", type=int, default=2, help="runs trained at the same time, each on one thread")
+    parser.add_argument("--progress", type=bool, default=True, help="whether to show a progress bar")
+    parser.add_argument("--json", type=str | None, default=None, help="write the result to this file, too")
+    options = parser.parse_args(argv)
+    if options.name is None:
+        print(f"  {listed}")
+        return
+    if options.name not in RESULTS:
+        raise ValueError(f"there is nothing called {options.name!r}: choose one of {', '.join(RESULTS)}")
+    print_result(reproduce(options, command_line("reproduce", argv)))
+
+
+def reproduce(options: Namespace, command: str) -> dict[str, Any]:
+    """Train, collect, draw and write."""
+    module = importlib.import_module(f"ponderosa.reproduce.{options.name.replace('-', '_')}")
+    recipe, changes = changed(read_recipe(options.name), options)
+    root = Path(options.folder or f"runs/reproduce/{options.name}")
+    groups = module.jobs(recipe, root)
+    train_all([job for group in groups.values() for job in group], at_once=options.at_once, progress=options.progress)
+    outcome = module.outcome(recipe, groups)
+    out = Path(options.out or root)
+    out.mkdir(parents=True, exist_ok=True)
+    for name, figure in outcome.figures.items():
+        save_png(figure, out / f"{options.name}-{name}.png")
+    text = outcome.text if not changes else f"{outcome.text} (Not the recipe's own size: {changes}.)"
+    found = {
+        "name": options.name, "about": RESULTS[options.name], "command": command, "changes": changes, "text": text,
+        "columns": outcome.columns, "rows": outcome.rows, "figures": sorted(f"{options.name}-{n}.png" for n in outcome.figures),
+        "environment": environment(), "recipe": recipe,
+        "runs": {name: [slim(run) for run in results(group)] for name, group in groups.items()},
+        "folder": str(out),
+    }  # fmt: skip
+    save_json(str(out / f"{options.name}.json"), found)
+    save_json(options.json, found)
+    (out / f"{options.name}.md").write_text(page(found))
+    return found
+
+
+def changed(recipe: dict[str, Any], options: Namespace) -> tuple[dict[str, Any], str]:
+    """The recipe with the command line's own sizes, and what was changed, to be said wherever the result is."""
+    common = dict(recipe["common"])
+    recipe = {**recipe, "common": common}
+    if options.seeds is not None:
+        recipe["seeds"] = list(range(options.seeds))
+    if options.batches is not None:
+        common["batches"] = options.batches
+    if options.examples is not None:
+        recipe["examples"] = options.examples
+    said = {name: options[name] for name in ("seeds", "batches", "examples") if options[name] is not None}
+    return recipe, ", ".join(f"{name} {value}" for name, value in said.items())
+
+
+def slim(run: dict[str, Any]) -> dict[str, Any]:
+    """A run without its training curve, which stays in its folder."""
+    return {key: value for key, value in run.items() if key not in ("curve", "environment", "command", "folder")}
+
+
+def page(found: dict[str, Any]) -> str:
+    """The result as a Markdown page."""
+    pictures = "\n".join(f"![{name}]({name})" for name in found["figures"])
+    where = ", ".join(f"{k} {v}" for k, v in found["environment"].items())
+    return f"# {found['about']}\n\n{markdown(found['rows'], found['columns'])}\n\n{found['text']}\n\n`{found['command']}` ({where})\n\n{pictures}\n"
+
+
+def print_result(found: dict[str, Any]) -> None:
+    print(f"{found['about']}\n\n{table(found['rows'], found['columns'])}\n\n{found['text']}\n\n{found['folder']}/{found['name']}.md")

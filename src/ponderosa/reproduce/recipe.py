@@ -1,0 +1,62 @@
+"""A recipe: a YAML file that says what to train, how often, and what the paper found."""
+
+import json
+import statistics
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from ponderosa.training.jobs import Job
+from ponderosa.training.plan import job
+
+
+@dataclass
+class Outcome:
+    """What a reproduction shows: rows with our figures and the paper's, a plain-word reading, and pictures."""
+
+    rows: list[dict[str, Any]]
+    columns: dict[str, str]
+    text: str
+    figures: dict[str, Any]
+    """matplotlib figures by file name."""
+
+
+def read_recipe(name: str) -> dict[str, Any]:
+    """The recipe of a result, from the files that come with the package."""
+    return yaml.safe_load(resources.files("ponderosa.recipes").joinpath(f"{name}.yaml").read_text())
+
+
+def expand(recipe: Mapping[str, Any], runs: Mapping[str, Mapping[str, Any]], root: Path) -> dict[str, list[Job]]:
+    """The jobs of each run, one per seed."""
+    return {
+        name: [
+            job(root / folder_name(name) / f"seed-{seed}", {**recipe["common"], **options, "seed": seed}, examples=recipe["examples"])
+            for seed in recipe["seeds"]
+        ]
+        for name, options in runs.items()
+    }
+
+
+def folder_name(name: str) -> str:
+    """A run's name as a folder's: letters, digits, points and single dashes."""
+    return "-".join("".join(c if c.isalnum() or c == "." else " " for c in name).split())
+
+
+def results(jobs: Iterable[Job]) -> list[dict[str, Any]]:
+    return [json.loads(job.run.result.read_text()) for job in jobs]
+
+
+def spread(found: list[dict[str, Any]], key: str) -> tuple[float, float]:
+    """The mean and the standard deviation over seeds (0 for one seed)."""
+    values = [run[key] for run in found]
+    return statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else 0.0
+
+
+def plus_minus(found: list[dict[str, Any]], key: str, digits: int) -> str:
+    """"0.9991 ± 0.0004"."""
+    mean, deviation = spread(found, key)
+    return f"{mean:.{digits}f} ± {deviation:.{digits}f}"
