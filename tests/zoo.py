@@ -240,3 +240,26 @@ def target(solution: po.Solution, seed: int) -> Tensor:
     """A class for each answer, per example or per token."""
     generator = torch.Generator().manual_seed(seed)
     return torch.randint(CLASSES, solution.output.shape[:-1], generator=generator)
+
+
+class Script(nn.Module):
+    """A step whose states are written down: the input holds them `[batch, steps + 1, ...]`, h_0 first."""
+
+    def forward(self, x: Tensor, state: Tensor, n: int) -> Tensor:
+        return x[:, n]
+
+
+def scripted(halting: po.Halting, states: Tensor, **options: Any) -> po.Ponder:
+    """A net that goes through `states`, given as its input; learned mechanisms read the sum of the last axis as a logit."""
+    step = po.CellStep(Script(), initial_state=lambda x: x[:, 0], size=states.shape[-1])
+    net = po.Ponder(step, halting, max_steps=states.shape[1] - 1, **options).double()
+    for part in halting.modules():
+        if isinstance(part, nn.Linear):
+            nn.init.ones_(part.weight)
+            nn.init.zeros_(part.bias)
+    return net
+
+
+def states_of(halt: Tensor) -> Tensor:
+    """The states `[batch, steps + 1, 1]` whose halting values are `halt` `[steps, batch]`."""
+    return torch.cat([torch.zeros_like(halt[:1]), halt.logit()]).T[..., None]

@@ -41,7 +41,7 @@ def unroll(
     all_weights = _rows(weights, ledger)
     all_outputs = torch.cat(outputs) if outputs else None
     if all_outputs is not None and halting.trains_every_step:
-        output = _weigh(all_weights[: len(all_outputs)], all_outputs, None)
+        output = _weigh_answers(all_weights[: len(all_outputs)], all_outputs)
     else:
         output = last_answer(head, step.read(weighed), ledger.steps)
     return Solution(
@@ -70,6 +70,16 @@ def _weigh(weights: Tensor, states: Tree, so_far: Tree) -> Tree:
     """Add to `so_far` the sum of `states` over their first axis, weighed."""
     total = tree_map(lambda s: (over_units(weights, s) * s).sum(0), states)
     return total if so_far is None else tree_map(torch.add, so_far, total)
+
+
+def _weigh_answers(weights: Tensor, outputs: Tensor) -> Tensor:
+    """The answers of all steps, weighed: each unit must have answers of its own."""
+    if outputs.shape[: weights.ndim] != weights.shape:
+        raise ValueError(
+            f"the halting weighs the answers of units {list(weights.shape[1:])}, but the head's are {list(outputs.shape[1:])}: "
+            'use unit="example", or a head that answers for each token'
+        )
+    return _weigh(weights, outputs, None)
 
 
 def _rows(weights: list[Tensor], ledger: Ledger) -> Tensor:

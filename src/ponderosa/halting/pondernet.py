@@ -20,7 +20,7 @@ def ponder_weights(lambdas: Tensor) -> Tensor:
     >>> ponder_weights(torch.tensor([0.5, 0.5, 0.1]))
     tensor([0.5000, 0.2500, 0.2500])
     """
-    survival = torch.cat([torch.ones_like(lambdas[:1]), torch.exp(torch.log1p(-lambdas[:-1]).cumsum(0))])
+    survival = torch.cat([torch.ones_like(lambdas[:1]), (1 - lambdas[:-1]).cumprod(0)])
     return survival * torch.cat([lambdas[:-1], torch.ones_like(lambdas[:1])])
 
 

@@ -1,0 +1,106 @@
+"""The command line as a user meets it."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.training.conftest import SMALL, command, environment, train
+
+ROOT = Path(__file__).parents[2]
+
+
+def call(*words, **options):
+    return subprocess.run(
+        command(*words), env=environment(), capture_output=True, text=True, timeout=300, check=False, stdin=subprocess.DEVNULL, **options
+    )
+
+
+def test_help_needs_no_torch():
+    code = "import sys; sys.argv[1:] = ['--help']; from ponderosa.cli import main; main(); sys.exit('torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0
+    assert "ponderosa compare parity" in done.stdout
+
+
+@pytest.mark.parametrize("name", ["train", "evaluate", "compare", "reproduce", "bench"])
+def test_every_command_has_help_that_shows_how(name):
+    done = call(name, "--help")
+    assert done.returncode == 0
+    assert "--json" in done.stdout
+    if name in ("train", "compare"):
+        assert "LAC" in done.stdout
+        assert "alpha=1.0" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["fly"], "choose one of train, evaluate"),
+        (["train", "chess"], "there is no task 'chess'"),
+        (["train", "parity", "--halting", "LAK"], "known names: ACT, LAC"),
+        (["train", "parity", "--halting", "LAC", "--halting.alfa", "1"], "alfa"),
+        (["train", "parity", "--halting", "LAC", "--halting.alpha", "7"], "alpha=7.0"),
+        (["train", "parity", "--max_steps", "0"], "max_steps=0"),
+        (["train", "parity", "--task.length", "0"], "length=0"),
+        (["train", "parity", "--batch_size", "0"], "batch_size=0"),
+        (["evaluate", "no/such/run"], "not a run"),
+        (["reproduce", "lac-table-99"], "choose one of lac-table-1"),
+    ],
+)
+def test_errors_are_one_message_and_exit_code_2(tmp_path, words, said):
+    done = call(*words, cwd=tmp_path)
+    assert done.returncode == 2
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not [p for p in tmp_path.rglob("*") if p.is_file()], "a refused command leaves nothing behind"
+
+
+def test_train_then_evaluate(tmp_path):
+    run = tmp_path / "run"
+    done = train(run, "--halting", "LAC", "--batches", "40", "--json", tmp_path / "train.json")
+    assert done.returncode == 0, done.stderr
+    assert "accuracy" in done.stdout
+    seen = call("evaluate", run, "--examples", "300", "--json", tmp_path / "evaluate.json")
+    assert seen.returncode == 0, seen.stderr
+    trained, evaluated = (json.loads((tmp_path / f"{name}.json").read_text()) for name in ("train", "evaluate"))
+    assert trained["batches"] == 40
+    assert evaluated["examples"] == 300
+    assert evaluated["operations"] <= evaluated["full_operations"]
+    assert sum(evaluated["histogram"]) == pytest.approx(1)
+
+
+def test_a_halting_of_ones_own_by_dotted_path(tmp_path):
+    module = tmp_path / "mine.py"
+    module.write_text((ROOT / "examples" / "own_halting.py").read_text())
+    words = ["train", "parity", *SMALL, "--folder", tmp_path / "run", "--halting", "mine.StopWhenStill", "--halting.least", "0.5"]
+    done = call(*words, "--batches", "20", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "least: 0.5" in (tmp_path / "run" / "config.yaml").read_text()
+
+
+def test_compare_ends_with_a_table_and_a_report(tmp_path):
+    words = ["compare", "parity", *SMALL, "--batches", "30", "--folder", tmp_path / "all", "--json", tmp_path / "all.json"]
+    done = call(*words)
+    assert done.returncode == 0, done.stderr
+    for name in ("Fixed", "ACT", "PonderNet", "LAC"):
+        assert name in done.stdout
+    report = tmp_path / "all" / "report.html"
+    assert str(report) in done.stdout
+    assert "<svg" in report.read_text()
+    runs = json.loads((tmp_path / "all.json").read_text())["runs"]
+    assert [run["name"] for run in runs] == ["Fixed", "ACT", "PonderNet", "LAC"]
+
+
+@pytest.mark.parametrize("name", ["lac-table-1", "pondernet-parity"])
+def test_reproduce_at_a_tiny_size(tmp_path, name):
+    sizes = ["--seeds", "1", "--batches", "1", "--examples", "50", "--progress", "false"]
+    done = call("reproduce", name, *sizes, "--folder", tmp_path / "runs", "--out", tmp_path / "out")
+    assert done.returncode == 0, done.stderr
+    found = json.loads((tmp_path / "out" / f"{name}.json").read_text())
+    assert "Not the recipe's own size: seeds 1, batches 1, examples 50" in found["text"]
+    for picture in found["figures"]:
+        assert (tmp_path / "out" / picture).read_bytes().startswith(b"\x89PNG")
+    assert found["rows"]
