@@ -19,9 +19,10 @@ def test_the_package_alone_loads_nothing() -> None:
 
 
 def test_using_every_name_loads_torch_and_no_more() -> None:
+    """Torch itself brings tqdm where it finds it, so what it loads alone is not held against us."""
     modules = loaded("from ponderosa import *; Ponder(GRUStep(2, 2), ACT(), max_steps=2)")
     assert "torch" in modules
-    assert not modules & set(HEAVY)
+    assert not (modules - loaded("import torch")) & set(HEAVY)
 
 
 def test_every_public_name_is_there() -> None:

@@ -8,11 +8,13 @@ from jsonargparse import Namespace
 
 from ponderosa.cli.options import command_line, environment, mechanisms, parse, save_json
 from ponderosa.halting.base import Halting
+from ponderosa.measure.cost import microseconds
 from ponderosa.measure.report import write_report
 from ponderosa.measure.table import table
-from ponderosa.training.experiment import experiment_parser
+from ponderosa.training.experiment import experiment_parser, load
 from ponderosa.training.jobs import Job, train_all
 from ponderosa.training.plan import plain_yaml
+from ponderosa.training.result import TIMED
 
 ABOUT = """Train several mechanisms on the same data and show them side by side: `ponderosa compare parity`.
 
@@ -67,14 +69,23 @@ def comparison(config: Namespace) -> list[Job]:
 
 def collect(jobs: list[Job], config: Namespace, command: str) -> dict[str, Any]:
     """The results of all runs, as the report reads them."""
-    runs = []
-    for job in jobs:
-        run = json.loads(job.run.result.read_text())
-        runs.append({**run, "name": job.folder.name})
+    runs = [json.loads(job.run.result.read_text()) for job in jobs]
+    experiments = [load(job.folder) for job in jobs]
+    # again and together: the runs were measured at different moments, while others trained
+    times = microseconds([e.net for e in experiments], experiments[0].task.batch("test", 0, TIMED))
+    for run, job, halting, (halted, full) in zip(runs, jobs, config.haltings, times, strict=True):
+        run |= {"name": job.folder.name, "halting": described(halting), "microseconds": halted, "full_microseconds": full}
     task = {"name": config.task.class_path.rsplit(".", 1)[-1].lower(), **config.task.init_args.as_dict()}
     words = ", ".join(f"{k} {v}" for k, v in task.items() if k != "name")
     title = f"{task['name'].capitalize()} ({words}): what adaptive depth saves"
     return {"title": title, "command": command, "environment": environment(), "task": task, "runs": runs}
+
+
+def described(halting: Namespace) -> str:
+    """"LAC(alpha=1.0, unit=example)"."""
+    options = halting.get("init_args", Namespace()).as_dict()
+    words = ", ".join(f"{key}={value}" for key, value in options.items() if value is not None)
+    return f"{halting.class_path.rsplit('.', 1)[-1]}({words})"
 
 
 def shown(run: dict[str, Any]) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """What an answer costs: operations really done, and time."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
 from torch.utils.flop_counter import FlopCounterMode
@@ -22,17 +22,17 @@ def operations(net: Ponder, batch: Batch, *, full_depth: bool = False) -> float:
     return counter.get_total_flops() / len(batch)
 
 
-def microseconds(net: Ponder, batch: Batch, *, repeats: int = 15) -> tuple[float, float]:
-    """Time per example as the network halts, and at full depth: alternating, the 10th percentile of many."""
-    runs = (_answer(net, batch, False), _answer(net, batch, True))
-    times: tuple[list[float], list[float]] = ([], [])
+def microseconds(nets: Sequence[Ponder], batch: Batch, *, repeats: int = 20) -> list[tuple[float, float]]:
+    """For each network its time per example as it halts, and at full depth: all alternating, the 10th percentile of many."""
+    runs = [_answer(net, batch, full_depth) for net in nets for full_depth in (False, True)]
+    times: list[list[float]] = [[] for _ in runs]
     for _ in range(repeats):
         for run, seen in zip(runs, times, strict=True):
             start = time.perf_counter()
             run()
             seen.append(time.perf_counter() - start)
-    halted, full = (sorted(seen)[len(seen) // 10] / len(batch) * 1e6 for seen in times)
-    return halted, full
+    tenth = [sorted(seen)[len(seen) // 10] / len(batch) * 1e6 for seen in times]
+    return list(zip(tenth[::2], tenth[1::2], strict=True))
 
 
 def _answer(net: Ponder, batch: Batch, full_depth: bool) -> Callable[[], object]:

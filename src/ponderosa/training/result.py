@@ -11,12 +11,16 @@ from ponderosa.training.experiment import Experiment
 from ponderosa.training.run import RunFolder
 
 
+TIMED = 256
+"""Examples in the batch that operations and time are measured on."""
+
+
 def measure(experiment: Experiment, *, examples: int = 10_000, batch_size: int = 1000) -> dict[str, Any]:
     """Accuracy, steps, operations and time on the test set, as the network halts and at full depth."""
     net, task = experiment.net, experiment.task
     seen = evaluate(net, task, examples=examples, batch_size=batch_size)
-    batch = task.batch("test", 0, 256)
-    halted, full = microseconds(net, batch)
+    batch = task.batch("test", 0, TIMED)
+    ((halted, full),) = microseconds([net], batch)
     return {
         **seen.summary(),
         "operations": operations(net, batch), "full_operations": operations(net, batch, full_depth=True),
@@ -26,9 +30,9 @@ def measure(experiment: Experiment, *, examples: int = 10_000, batch_size: int =
 
 def result(experiment: Experiment, folder: RunFolder, progress: Progress, **options: Any) -> dict[str, Any]:
     """The figures of a trained run, and its training curve."""
-    halting, net = experiment.net.halting, experiment.net
+    net = experiment.net
     return {
-        "name": type(halting).__name__, "halting": type(halting).__name__, "seed": experiment.settings.seed,
+        "name": type(net.halting).__name__, "seed": experiment.settings.seed,
         **measure(experiment, **options),
         "parameters": sum(p.numel() for p in net.parameters()),
         "batches": progress.batch, "train_seconds": progress.seconds, "threads": torch.get_num_threads(),
