@@ -139,6 +139,10 @@ CALL: dict[str, tuple[Callable[[], object], str]] = {
         lambda: net()(x, key=torch.rand(3)),
         r"the keys are torch\.float32 \[3\]: one whole number per example",
     ),
+    "nothing to name examples by": (
+        lambda: own(po.PonderNet(size=4)).eval()(None, state=x),
+        r"no input to name the examples by: call net\(x, key=\.\.\.\)",
+    ),
     "key per token": (lambda: net()(tokens, key=torch.ones(3, 6).long()), r"the keys are torch\.int64 \[3, 6\]: one whole"),
     "depth per token": (
         lambda: net(po.PlannedDepth())(tokens, depth=mask.long()),
@@ -170,6 +174,10 @@ CALL: dict[str, tuple[Callable[[], object], str]] = {
         r"spoke for units \[3, 6\], but there are \[3\]: its unit",
     ),
     "an exit by hand without an answer": (lambda: po.EntropyExit().update(1, x, None, {}), "judges the answer of every step"),
+    "a context of no example": (
+        lambda: po.Ponder(Sharing(), po.PlannedDepth(), max_steps=3).eval()(x, depth=torch.tensor([1, 2, 3])),
+        r"is \[1, 4\]: its first axis must be the batch, here 3",
+    ),
     "a halting of another shape": (lambda: net(Misshapen())(x), r"spoke for units \[3, 1\], but there are \[3\]"),
 }
 
@@ -182,6 +190,19 @@ class PerExample(po.Step):
 
     def advance(self, context: Tensor, state: tuple[Tensor, Tensor], n: int) -> tuple[Tensor, Tensor]:
         return state
+
+
+class Sharing(po.Step):
+    """A step that passes on a tensor that belongs to no example."""
+
+    def initial_state(self, x: Tensor) -> Tensor:
+        return torch.zeros_like(x)
+
+    def prepare(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        return x, torch.ones(1, 4)
+
+    def advance(self, context: tuple[Tensor, Tensor], state: Tensor, n: int) -> Tensor:
+        return state + context[0] * context[1]
 
 
 class Misshapen(po.Fixed):

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 import ponderosa as po
+from ponderosa.halting.base import answer_loss, read_units
 from ponderosa.tree import Tree, leaves, tree_map
 
 INPUT, SIZE, CLASSES, LIMIT = 3, 4, 3, 6
@@ -29,7 +30,26 @@ def token_plan(x: Tree) -> Tensor:
     return plan(x["tokens"])
 
 
+class Loud(po.Halting):
+    """A user's own: every step weighs a tenth, and a unit is done once its activations are loud enough."""
+
+    def __init__(self, unit: str):
+        super().__init__()
+        self.unit = unit
+
+    def begin(self, state: Tensor, units: po.Units) -> dict[str, Tensor]:
+        return {} if units.mask is None else {"mask": units.mask}
+
+    def update(self, n: int | Tensor, state: Tensor, output: Tensor | None, memory: dict) -> tuple[Tensor, Tensor, dict]:
+        done = read_units(state.detach().abs(), self.unit, memory.get("mask")).mean(-1) > 0.6
+        return torch.full_like(done, 0.1, dtype=state.dtype), done, memory
+
+    def loss(self, solution: po.Solution, target: Tensor, criterion: Callable[..., Tensor]) -> Tensor:
+        return answer_loss(solution, target, criterion)
+
+
 HALTINGS: dict[str, tuple[tuple[str, ...], Callable[[str], po.Halting]]] = {
+    "loud": (BOTH, Loud),
     "fixed": (EXAMPLE, lambda unit: po.Fixed()),
     "act": (BOTH, lambda unit: po.ACT(tau=0.1, unit=unit)),
     "ponder-sample": (BOTH, lambda unit: po.PonderNet(beta=0.1, unit=unit)),

@@ -5,6 +5,7 @@ from pathlib import Path
 import torch.distributed as dist
 
 from ponderosa.cli.options import command_line, environment, mechanisms, parse, save_json
+from ponderosa.training.checkpoint import load_checkpoint
 from ponderosa.training.experiment import build, claim, experiment_parser
 from ponderosa.training.loop import fit
 from ponderosa.training.result import result
@@ -14,7 +15,7 @@ ABOUT = """Train a network on a task: `ponderosa train parity --halting LAC --ha
 
 The run's folder (--folder, by default runs/TASK-HALTING) holds its config.yaml, metrics.csv, checkpoints and result.json.
 The same command goes on with a run that was interrupted, from its last checkpoint, to the very numbers of one that
-was not. On several devices: --devices N, or torchrun --nproc-per-node N -m ponderosa train ...
+was not. The result is that of the weights that did best on the validation set. On several devices: --devices N, or torchrun --nproc-per-node N -m ponderosa train ...
 """
 
 
@@ -34,6 +35,7 @@ def main(argv: list[str]) -> None:
     progress = fit(experiment.net, experiment.task, experiment.settings, folder)
     if not _first_process():
         return
+    load_checkpoint(folder.weights, experiment.net)
     found = result(experiment, folder, progress, examples=examples)
     found |= {"command": command_line("train", argv), "environment": environment()}
     folder.write_result(found)

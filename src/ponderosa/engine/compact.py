@@ -1,5 +1,7 @@
 """Inference that drops what has halted: after each step the examples that are done leave the batch."""
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
@@ -8,7 +10,7 @@ from ponderosa.engine.ledger import Ledger
 from ponderosa.halting.base import Halting, Units
 from ponderosa.solution import Solution
 from ponderosa.steps.base import Step
-from ponderosa.tree import Tree, leaves, over_units, tree_map
+from ponderosa.tree import Tree, over_units, tree_map
 
 
 @torch.no_grad()
@@ -78,7 +80,16 @@ def _add(weighed: Tree, weights: Tensor, state: Tree) -> Tree:
 
 
 def _select(tree: Tree, rows: Tensor, batch: int) -> Tree:
-    """The chosen examples of every tensor that has the batch as its first axis."""
-    if not leaves(tree):
-        return tree
-    return tree_map(lambda t: t.index_select(0, rows) if isinstance(t, Tensor) and t.shape[:1] == (batch,) else t, tree)
+    """The chosen examples of every tensor: a first axis that only happens to have the batch's length must not pass for it."""
+
+    def select(leaf: Any) -> Any:
+        if not isinstance(leaf, Tensor) or not leaf.ndim:
+            return leaf
+        if len(leaf) != batch:
+            raise ValueError(
+                f"a tensor of the step's context or of the halting's memory is {list(leaf.shape)}: its first axis must be "
+                f"the batch, here {batch}, so that examples can leave; keep what all examples share in the module"
+            )
+        return leaf.index_select(0, rows)
+
+    return tree_map(select, tree)

@@ -54,4 +54,6 @@ def content_key(inputs: Tree, mask: Tensor | None) -> Tensor:
         if real is not None:
             scrambled = (scrambled * real.to(bits.device)[..., None]).flatten(1)
         total = total + scrambled.sum(1)
-    return mix(torch.as_tensor(total))
+    if not isinstance(total, Tensor):
+        raise ValueError("there is no input to name the examples by: call net(x, key=...) with a number for each")
+    return mix(total)

@@ -3,7 +3,6 @@
 import contextlib
 import json
 import os
-import tempfile
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -23,8 +22,6 @@ class Progress:
     seconds: float = 0.0
     best: float = -1.0
     since_best: int = 0
-    reached: int = 0
-    """Validations in a row that reached `stop_at`."""
     finished: bool = False
 
 
@@ -45,8 +42,13 @@ def save_checkpoint(path: Path, model: nn.Module, optimizer: Any, progress: Prog
         "optimizer": json.dumps({"groups": state["param_groups"], "scalars": scalars}),
     }
     contiguous = {name: tensor.detach().contiguous().clone() for name, tensor in tensors.items()}
-    with replacing(path) as temporary:
-        save_file(contiguous, temporary, metadata)
+    try:
+        with replacing(path) as temporary:
+            save_file(contiguous, temporary, metadata)
+    except (SafetensorError, OSError) as error:
+        raise OSError(
+            f"could not write {path} ({error}). The checkpoint before it is whole: make room, and the same command goes on from there"
+        ) from error
 
 
 def load_checkpoint(path: Path, model: nn.Module, optimizer: Any = None) -> Progress:
@@ -99,9 +101,7 @@ def _shape(tensors: dict[str, Tensor], name: str) -> str:
 def replacing(path: Path) -> Any:
     """A temporary path that becomes `path` when the block ends well, and vanishes when it does not."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    os.close(handle)
-    temporary = Path(name)
+    temporary = path.with_name(f".{path.name}.part")  # always the same name: what a killed run leaves is written over
     try:
         yield temporary
         with temporary.open("rb") as file:

@@ -59,13 +59,13 @@ def build(config: Namespace, parser: ArgumentParser) -> Experiment:
 
 
 def load(folder: Path | str) -> Experiment:
-    """The experiment of a run's folder, with its last weights."""
+    """The experiment of a run's folder, with the weights that did best on the validation set."""
     run = RunFolder(folder)
     if not run.config.is_file():
         raise FileNotFoundError(f"{run.path} is not a run: it has no config.yaml. `ponderosa train` makes one")
     parser = experiment_parser()
     experiment = build(parser.parse_path(run.config), parser)
-    load_checkpoint(run.last, experiment.net)
+    load_checkpoint(run.weights, experiment.net)
     return experiment
 
 

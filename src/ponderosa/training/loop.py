@@ -30,7 +30,7 @@ class Trainer:
 
     def __init__(self, net: Ponder, task: Task, settings: Settings, folder: RunFolder):
         self.net, self.task, self.settings, self.folder = net, task, settings, folder
-        self.fabric = _fabric(settings, net)
+        self.fabric = _fabric(settings, net, folder)
         self.fabric.launch()
         optimizer = torch.optim.AdamW(net.parameters(), lr=settings.lr, weight_decay=settings.weight_decay, fused=True)
         objective = Objective(net, task)
@@ -88,10 +88,9 @@ class Trainer:
             ranks=self.fabric.world_size,
         )  # fmt: skip
         accuracy, steps = self._mean(torch.tensor([seen.accuracy, seen.mean_steps]))
-        progress.reached = progress.reached + 1 if accuracy >= settings.stop_at else 0
         progress.since_best = 0 if accuracy > progress.best else progress.since_best + 1
         progress.best = max(progress.best, accuracy)
-        progress.finished = progress.reached >= 2 or 0 < settings.patience <= progress.since_best
+        progress.finished = accuracy >= settings.stop_at or 0 < settings.patience <= progress.since_best
         if progress.since_best == 0:
             self._save(self.folder.best)
         self._warn_of_collapse(seen)
@@ -139,7 +138,7 @@ class Trainer:
             tqdm.write(text, file=sys.stderr)
 
 
-def _fabric(settings: Settings, net: Ponder) -> Fabric:
+def _fabric(settings: Settings, net: Ponder, folder: RunFolder) -> Fabric:
     """Fabric for one device, several on this machine, or as torchrun says."""
     torchrun = "TORCHELASTIC_RUN_ID" in os.environ
     devices = int(os.environ["LOCAL_WORLD_SIZE"]) if torchrun else settings.devices
@@ -149,11 +148,14 @@ def _fabric(settings: Settings, net: Ponder) -> Fabric:
     strategy: Strategy | str = DDPStrategy(find_unused_parameters=some_unused) if devices * nodes > 1 else "auto"
     return Fabric(
         accelerator=settings.accelerator, devices=devices, num_nodes=nodes, strategy=strategy, precision=settings.precision,
-        loggers=_tensorboard() if settings.tensorboard else None,
+        loggers=_tensorboard(folder) if settings.tensorboard else None,
     )  # fmt: skip
 
 
-def _tensorboard() -> Any:
+def _tensorboard(folder: RunFolder) -> Any:
     from lightning_fabric.loggers import TensorBoardLogger
 
-    return TensorBoardLogger("runs", name="tensorboard")
+    try:
+        return TensorBoardLogger(folder.path, name="", version="tensorboard")
+    except ModuleNotFoundError as error:
+        raise ImportError('TensorBoard is not installed: pip install "ponderosa[tensorboard]"') from error

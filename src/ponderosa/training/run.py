@@ -19,6 +19,11 @@ class RunFolder:
         self.best = self.path / "checkpoint" / "best.safetensors"
         self.result = self.path / "result.json"
 
+    @property
+    def weights(self) -> Path:
+        """The checkpoint to use: the best on the validation set, or the last if none was validated yet."""
+        return self.best if self.best.exists() else self.last
+
     def curve(self) -> list[dict[str, float]]:
         """The rows of metrics.csv; empty cells are left out."""
         if not self.metrics.exists():

@@ -19,7 +19,7 @@ class Settings:
         evaluate_every: batches between two looks at the validation set.
         evaluate_examples: examples of the validation set.
         checkpoint_every: batches between two checkpoints: what a killed run loses at most.
-        stop_at: stop as soon as two validations in a row reach this accuracy; above 1 never does.
+        stop_at: stop as soon as a validation reaches this accuracy; above 1 never does.
         patience: stop after this many validations without a better one; 0 never does.
         devices: processes for data-parallel training on this machine (torchrun decides for itself).
         accelerator: cpu, cuda, mps, or auto.
