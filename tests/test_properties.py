@@ -97,7 +97,7 @@ def test_neighbours_do_not_matter(pair: Pair, drawn: tuple[int, int, int], chose
 
 
 @pytest.mark.parametrize("pair", [p for p in PAIRS if TOKENS in p.inputs], ids=str)
-@given(draws, st.integers(0, 3))
+@given(draws, st.sampled_from([2, 0, 1, 3]))
 @few
 def test_padding_never_counts(pair: Pair, drawn: tuple[int, int, int], extra: int) -> None:
     """More padding, garbage in it, and padding before or between tokens change nothing, the loss included."""
@@ -105,8 +105,8 @@ def test_padding_never_counts(pair: Pair, drawn: tuple[int, int, int], extra: in
     net, batch = pair.net(number, TOKENS), zoo.batch(number, examples, tokens)
     reads_first_place = pair.unit != "token" and pair.exits
     more, places = zoo.padded(batch, extra, number, anywhere=not reads_first_place)
-    for mode in (net.eval(), net.train()):
-        before, after = batch.run(mode), more.run(mode)
+    for training in (False, True):
+        before, after = batch.run(net.train(training)), more.run(net)
         assert_accounts(after, more.mask)
         assert_same(facts(after, more.mask), facts(before, batch.mask))
     target = zoo.target(before, number)

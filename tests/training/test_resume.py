@@ -86,3 +86,14 @@ def test_a_row_cut_short_by_the_kill_is_dropped(tmp_path, row):
     log.write({"batch": 40, "loss": 0.5, "seconds": 2})
     log.close()
     assert [r["batch"] for r in folder.curve()] == [20, 40]
+
+
+def test_two_processes_never_train_the_same_run(run):
+    process = subprocess.Popen(train_command(run, *OPTIONS), env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    while process.poll() is None and not (run / "metrics.csv").exists():
+        time.sleep(0.01)
+    second = train(run, *OPTIONS)
+    assert second.returncode == 2
+    assert "another process is training" in second.stderr
+    process.terminate()
+    assert process.wait() == 130

@@ -15,7 +15,9 @@ ABOUT = """Train a network on a task: `ponderosa train parity --halting LAC --ha
 
 The run's folder (--folder, by default runs/TASK-HALTING) holds its config.yaml, metrics.csv, checkpoints and result.json.
 The same command goes on with a run that was interrupted, from its last checkpoint, to the very numbers of one that
-was not. The result is that of the weights that did best on the validation set. On several devices: --devices N, or torchrun --nproc-per-node N -m ponderosa train ...
+was not. The result is that of the weights that did best on the validation set.
+
+On several devices: --devices N, or torchrun --nproc-per-node N -m ponderosa train ...
 """
 
 

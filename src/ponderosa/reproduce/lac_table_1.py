@@ -11,11 +11,20 @@ CONTROL = "control: RNN of 3 steps"
 
 
 def jobs(recipe: Mapping[str, Any], root: Path) -> dict[str, list[Job]]:
-    return expand(recipe, recipe["runs"], root)
+    longer = recipe["longer"]
+    task = {"class_path": "ponderosa.tasks.Parity", "init_args": {"length": longer["length"]}}
+    seeds = longer["seeds"][: len(recipe["seeds"])]
+    more = {**recipe, "seeds": seeds, "common": {**recipe["common"], "task": task}}
+    runs = {long_name(recipe, name): recipe["runs"][name] for name in longer["runs"]}
+    return expand(recipe, recipe["runs"], root) | expand(more, runs, root)
+
+
+def long_name(recipe: Mapping[str, Any], name: str) -> str:
+    return f"{name}, length {recipe['longer']['length']}"
 
 
 def outcome(recipe: Mapping[str, Any], groups: Mapping[str, list[Job]]) -> Outcome:
-    """The paper's table with our figures in it."""
+    """The paper's table with our figures in it, and longer vectors below."""
     from ponderosa.measure import plots
 
     found = {name: results(group) for name, group in groups.items()}
@@ -31,21 +40,23 @@ def outcome(recipe: Mapping[str, Any], groups: Mapping[str, list[Job]]) -> Outco
         "method": "method", "accuracy": "accuracy", "steps": "mean steps", "batches": "batches (per seed)",
         "paper_accuracy": "paper: accuracy", "paper_steps": "paper: steps",
     }  # fmt: skip
-    shown = [{**runs[0], "name": name} for name, runs in found.items()]
-    return Outcome(rows, columns, reading(found), {"steps-by-difficulty": plots.steps_by_difficulty(shown)})
+    figures = {}
+    for title, names in (("steps-by-difficulty", recipe["runs"]), ("longer", [n for n in found if n not in recipe["runs"]])):
+        figures[title] = plots.steps_by_difficulty([{**found[name][0], "name": name} for name in names])
+    return Outcome(rows, columns, reading(recipe, found), figures)
 
 
-def reading(found: Mapping[str, list[dict[str, Any]]]) -> str:
+def reading(recipe: Mapping[str, Any], found: Mapping[str, list[dict[str, Any]]]) -> str:
     """What the figures say, the control included."""
-    worst = min(run["accuracy"] for name, runs in found.items() if name != CONTROL for run in runs)
-    steps = max(spread(runs, "mean_steps")[0] for name, runs in found.items() if "LAC" in name)
-    control = min(run["accuracy"] for run in found[CONTROL])
-    parts = [f"The lowest accuracy of any seed is {worst:.4f}; LAC takes at most {steps:.2f} steps on average."]
-    if control >= worst - 0.001:
-        parts.append(
-            f"The control, a GRU that always takes 3 steps, does as well ({control:.4f}): 16 numbers are too few to show that "
-            "adaptive depth is needed, only that LAC finds the depth by itself."
-        )
-    else:
-        parts.append(f"The control, a GRU that always takes 3 steps, reaches only {control:.4f}.")
-    return " ".join(parts)
+    short = {name: found[name] for name in recipe["runs"]}
+    worst = min(run["accuracy"] for name, runs in short.items() if name != CONTROL for run in runs)
+    steps = max(spread(runs, "mean_steps")[0] for name, runs in short.items() if "LAC" in name)
+    control = min(run["accuracy"] for run in short[CONTROL])
+    too_short = "16 numbers are too few to show that adaptive depth is needed, only that LAC finds the depth by itself"
+    parts = [
+        f"The lowest accuracy of any seed is {worst:.4f}; LAC takes at most {steps:.2f} steps on average.",
+        f"The control, a GRU that always takes 3 steps, reaches {control:.4f}{f': {too_short}' if control >= worst - 0.001 else ''}.",
+    ]
+    longer = {name: spread(found[long_name(recipe, name)], "accuracy")[0] for name in recipe["longer"]["runs"]}
+    seen = ", ".join(f"{name} {accuracy:.4f}" for name, accuracy in longer.items())
+    return " ".join([*parts, f"With {recipe['longer']['length']} numbers: {seen}."])

@@ -32,13 +32,11 @@ def read_recipe(name: str) -> dict[str, Any]:
 
 def expand(recipe: Mapping[str, Any], runs: Mapping[str, Mapping[str, Any]], root: Path) -> dict[str, list[Job]]:
     """The jobs of each run, one per seed."""
-    return {
-        name: [
-            job(root / folder_name(name) / f"seed-{seed}", {**recipe["common"], **options, "seed": seed}, examples=recipe["examples"])
-            for seed in recipe["seeds"]
-        ]
-        for name, options in runs.items()
-    }
+    return {name: [_job(recipe, options, seed, root / folder_name(name)) for seed in recipe["seeds"]] for name, options in runs.items()}
+
+
+def _job(recipe: Mapping[str, Any], options: Mapping[str, Any], seed: int, folder: Path) -> Job:
+    return job(folder / f"seed-{seed}", {**recipe["common"], **options, "seed": seed}, examples=recipe["examples"])
 
 
 def folder_name(name: str) -> str:
@@ -57,6 +55,6 @@ def spread(found: list[dict[str, Any]], key: str) -> tuple[float, float]:
 
 
 def plus_minus(found: list[dict[str, Any]], key: str, digits: int) -> str:
-    """"0.9991 ± 0.0004"."""
+    """ "0.9991 ± 0.0004", or "0.9991" for one seed."""
     mean, deviation = spread(found, key)
-    return f"{mean:.{digits}f} ± {deviation:.{digits}f}"
+    return f"{mean:.{digits}f} ± {deviation:.{digits}f}" if len(found) > 1 else f"{mean:.{digits}f}"

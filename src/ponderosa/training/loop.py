@@ -1,5 +1,6 @@
 """The one training loop, on Lightning Fabric, for every task and every halting."""
 
+import contextlib
 import os
 import sys
 import time
@@ -22,7 +23,9 @@ from ponderosa.training.settings import Settings
 
 def fit(net: Ponder, task: Task, settings: Settings, folder: RunFolder) -> Progress:
     """Train `net` on `task`, going on from the folder's last checkpoint if there is one."""
-    return Trainer(net, task, settings, folder).run()
+    first = int(os.environ.get("LOCAL_RANK", 0)) == 0  # of the processes of a data-parallel run
+    with folder.alone() if first else contextlib.nullcontext():
+        return Trainer(net, task, settings, folder).run()
 
 
 class Trainer:

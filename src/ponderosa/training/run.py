@@ -1,7 +1,10 @@
 """A run's folder: all that is needed to repeat it, to go on with it and to look at it."""
 
+import contextlib
 import csv
+import fcntl
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +33,17 @@ class RunFolder:
             return []
         with self.metrics.open(newline="") as file:
             return [{k: float(v) for k, v in row.items() if v} for row in csv.DictReader(file)]
+
+    @contextlib.contextmanager
+    def alone(self) -> Iterator[None]:
+        """Hold the folder for this process: two that train the same run would spoil each other's files."""
+        self.path.mkdir(parents=True, exist_ok=True)
+        with (self.path / ".lock").open("w") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # the system lets go when the process ends, however it ends
+            except BlockingIOError as error:
+                raise RuntimeError(f"another process is training {self.path}: wait for it, or end it first") from error
+            yield
 
     def write_result(self, result: dict[str, Any]) -> None:
         write_json(self.result, result)

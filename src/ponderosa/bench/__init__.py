@@ -1,0 +1,1 @@
+"""Speed: ours and other libraries' on the same maths, alternating in one run."""
