@@ -10,7 +10,7 @@ from torch import Tensor
 
 import ponderosa as po
 from ponderosa.functional import act_weights, entropy, geometric_prior, kl_to_prior, lac_steps, ponder_weights
-from ponderosa.halting.keys import content_key, token_keys, uniform
+from ponderosa.keys import content_key, token_keys, uniform
 from tests.zoo import scripted, states_of
 
 

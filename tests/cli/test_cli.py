@@ -13,9 +13,8 @@ ROOT = Path(__file__).parents[2]
 
 
 def call(*words, **options):
-    return subprocess.run(
-        command(*words), env=environment(), capture_output=True, text=True, timeout=300, check=False, stdin=subprocess.DEVNULL, **options
-    )
+    options |= {"capture_output": True, "text": True, "timeout": 300, "stdin": subprocess.DEVNULL}
+    return subprocess.run(command(*words), env=environment(), check=False, **options)
 
 
 def test_help_needs_no_torch():
@@ -75,8 +74,8 @@ def test_train_then_evaluate(tmp_path):
 def test_a_halting_of_ones_own_by_dotted_path(tmp_path):
     module = tmp_path / "mine.py"
     module.write_text((ROOT / "examples" / "own_halting.py").read_text())
-    words = ["train", "parity", *SMALL, "--folder", tmp_path / "run", "--halting", "mine.StopWhenStill", "--halting.least", "0.5"]
-    done = call(*words, "--batches", "20", cwd=tmp_path)
+    words = ["train", "parity", *SMALL, "--folder", tmp_path / "run", "--batches", "20"]
+    done = call(*words, "--halting", "mine.StopWhenStill", "--halting.least", "0.5", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "least: 0.5" in (tmp_path / "run" / "config.yaml").read_text()
 

@@ -10,7 +10,8 @@ import pytest
 
 SMALL = [
     "--task.length", "6", "--step.hidden_size", "12", "--max_steps", "4", "--batch_size", "16", "--log_every", "10",
-    "--evaluate_every", "50", "--checkpoint_every", "20", "--evaluate_examples", "200", "--examples", "200", "--progress", "false",
+    "--evaluate_every", "50", "--checkpoint_every", "20", "--evaluate_examples", "200", "--examples", "200",
+    "--progress", "false",
 ]  # fmt: skip
 
 

@@ -19,11 +19,14 @@ def same_weights(one, other):
     return ours.keys() == theirs.keys() and all(ours[k].equal(theirs[k]) for k in ours)
 
 
+def start(run) -> subprocess.Popen:
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    return subprocess.Popen(train_command(run, *OPTIONS), env=environment(), **quiet)
+
+
 def kill_during(run, after: float) -> bool:
-    """Start the run, kill -9 once it has written a checkpoint and `after` more seconds have gone; False if it was done before."""
-    process = subprocess.Popen(
-        train_command(run, *OPTIONS), env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    )
+    """Kill -9 the run once it has written a checkpoint and `after` more seconds have gone; False if it was done before."""
+    process = start(run)
     last = run / "checkpoint" / "last.safetensors"
     seen = last.stat().st_mtime_ns if last.exists() else 0
     while process.poll() is None and (not last.exists() or last.stat().st_mtime_ns == seen):
@@ -89,7 +92,7 @@ def test_a_row_cut_short_by_the_kill_is_dropped(tmp_path, row):
 
 
 def test_two_processes_never_train_the_same_run(run):
-    process = subprocess.Popen(train_command(run, *OPTIONS), env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    process = start(run)
     while process.poll() is None and not (run / "metrics.csv").exists():
         time.sleep(0.01)
     second = train(run, *OPTIONS)

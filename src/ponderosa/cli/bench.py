@@ -21,7 +21,7 @@ COLUMNS = {
 def main(argv: list[str]) -> None:
     parser = ArgumentParser(prog="ponderosa bench", description=ABOUT, exit_on_error=False)
     parser.add_argument("what", choices=["train"], help="what to measure")
-    parser.add_argument("--rounds", type=int, default=30, help="rounds; each times every candidate once, the 10th percentile counts")
+    parser.add_argument("--rounds", type=int, default=30, help="turns of every candidate; the 10th percentile counts")
     parser.add_argument("--compile", type=bool, default=True, help="whether to measure torch.compile, too")
     parser.add_argument("--progress", type=bool, default=True, help="whether to show a progress bar")
     parser.add_argument("--json", type=str | None, default=None, help="write the result to this file, too")

@@ -6,9 +6,10 @@ from typing import Any
 
 from jsonargparse import Namespace
 
-from ponderosa.cli.options import command_line, environment, mechanisms, parse, save_json
+from ponderosa.cli.options import command_line, mechanisms, parse, save_json
 from ponderosa.halting.base import Halting
 from ponderosa.measure.cost import microseconds
+from ponderosa.measure.environment import environment
 from ponderosa.measure.report import write_report
 from ponderosa.measure.table import table
 from ponderosa.training.experiment import experiment_parser, load
@@ -82,7 +83,7 @@ def collect(jobs: list[Job], config: Namespace, command: str) -> dict[str, Any]:
 
 
 def described(halting: Namespace) -> str:
-    """"LAC(alpha=1.0, unit=example)"."""
+    """ "LAC(alpha=1.0, unit=example)"."""
     options = halting.get("init_args", Namespace()).as_dict()
     words = ", ".join(f"{key}={value}" for key, value in options.items() if value is not None)
     return f"{halting.class_path.rsplit('.', 1)[-1]}({words})"

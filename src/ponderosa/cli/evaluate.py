@@ -2,7 +2,8 @@
 
 from jsonargparse import ArgumentParser
 
-from ponderosa.cli.options import environment, save_json
+from ponderosa.cli.options import save_json
+from ponderosa.measure.environment import environment
 from ponderosa.measure.table import table
 from ponderosa.training.experiment import load
 from ponderosa.training.result import measure

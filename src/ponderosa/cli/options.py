@@ -2,15 +2,12 @@
 
 import inspect
 import os
-import platform
 import shlex
 import sys
 from argparse import ArgumentError
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import torch
 from jsonargparse import ArgumentParser, Namespace
 
 import ponderosa
@@ -68,21 +65,6 @@ def _option(parameter: inspect.Parameter) -> str:
 
 def _names(base: type) -> str:
     return ", ".join(named(ponderosa, base))
-
-
-def environment() -> dict[str, Any]:
-    """What a figure was measured on."""
-    return {
-        "ponderosa": ponderosa.__version__, "torch": torch.__version__, "python": platform.python_version(),
-        "machine": _processor(), "cores": os.cpu_count(), "threads": torch.get_num_threads(),
-        "date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
-    }  # fmt: skip
-
-
-def _processor() -> str:
-    info = Path("/proc/cpuinfo")
-    names = [line.split(":")[1].strip() for line in info.read_text().splitlines() if "model name" in line] if info.exists() else []
-    return names[0] if names else platform.processor() or platform.machine()
 
 
 def command_line(command: str, argv: list[str]) -> str:

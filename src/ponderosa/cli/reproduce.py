@@ -6,7 +6,8 @@ from typing import Any
 
 from jsonargparse import ArgumentParser, Namespace
 
-from ponderosa.cli.options import command_line, environment, save_json
+from ponderosa.cli.options import command_line, save_json
+from ponderosa.measure.environment import environment
 from ponderosa.measure.plots import save_png
 from ponderosa.measure.table import markdown, table
 from ponderosa.reproduce import RESULTS
@@ -92,8 +93,10 @@ def page(found: dict[str, Any]) -> str:
     """The result as a Markdown page."""
     pictures = "\n".join(f"![{name}]({name})" for name in found["figures"])
     where = ", ".join(f"{k} {v}" for k, v in found["environment"].items())
-    return f"# {found['about']}\n\n{markdown(found['rows'], found['columns'])}\n\n{found['text']}\n\n`{found['command']}` ({where})\n\n{pictures}\n"
+    shown = markdown(found["rows"], found["columns"])
+    return f"# {found['about']}\n\n{shown}\n\n{found['text']}\n\n`{found['command']}` ({where})\n\n{pictures}\n"
 
 
 def print_result(found: dict[str, Any]) -> None:
-    print(f"{found['about']}\n\n{table(found['rows'], found['columns'])}\n\n{found['text']}\n\n{found['folder']}/{found['name']}.md")
+    shown = table(found["rows"], found["columns"])
+    print(f"{found['about']}\n\n{shown}\n\n{found['text']}\n\n{found['folder']}/{found['name']}.md")

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import torch.distributed as dist
 
-from ponderosa.cli.options import command_line, environment, mechanisms, parse, save_json
+from ponderosa.cli.options import command_line, mechanisms, parse, save_json
+from ponderosa.measure.environment import environment
 from ponderosa.training.checkpoint import load_checkpoint
 from ponderosa.training.experiment import build, claim, experiment_parser
 from ponderosa.training.loop import fit

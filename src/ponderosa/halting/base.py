@@ -12,7 +12,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from ponderosa.halting.keys import content_key, token_keys
+from ponderosa.keys import content_key, token_keys
 from ponderosa.solution import Solution
 from ponderosa.tree import Tree
 

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from ponderosa.halting.base import Criterion, Halting, Memory, Unit, Units, check_choice, read_units, unit_losses
 from ponderosa.halting.gate import gate
-from ponderosa.halting.keys import uniform
+from ponderosa.keys import uniform
 from ponderosa.solution import Solution
 
 

@@ -52,10 +52,10 @@ def reading(recipe: Mapping[str, Any], found: Mapping[str, list[dict[str, Any]]]
     worst = min(run["accuracy"] for name, runs in short.items() if name != CONTROL for run in runs)
     steps = max(spread(runs, "mean_steps")[0] for name, runs in short.items() if "LAC" in name)
     control = min(run["accuracy"] for run in short[CONTROL])
-    too_short = "16 numbers are too few to show that adaptive depth is needed, only that LAC finds the depth by itself"
+    too_short = ": 16 numbers are too few to show that adaptive depth is needed, only that LAC finds the depth by itself"
     parts = [
         f"The lowest accuracy of any seed is {worst:.4f}; LAC takes at most {steps:.2f} steps on average.",
-        f"The control, a GRU that always takes 3 steps, reaches {control:.4f}{f': {too_short}' if control >= worst - 0.001 else ''}.",
+        f"The control, a GRU that always takes 3 steps, reaches {control:.4f}{too_short if control >= worst - 0.001 else ''}.",
     ]
     longer = {name: spread(found[long_name(recipe, name)], "accuracy")[0] for name in recipe["longer"]["runs"]}
     seen = ", ".join(f"{name} {accuracy:.4f}" for name, accuracy in longer.items())

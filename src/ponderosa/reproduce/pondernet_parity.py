@@ -60,7 +60,7 @@ def reading(recipe: Mapping[str, Any], found: Mapping[str, list[dict[str, Any]]]
     ours = spread(found[name({"lambda_p": REPORTED, "beta": 0.01})], "mean_steps")[0]
     limit, theirs = recipe["common"]["max_steps"], recipe["paper"]["mean_steps"]
     return (
-        f"Every lambda_p reaches at least {worst:.4f} with every seed. Mean steps run from {min(steps):.2f} to {max(steps):.2f} "
+        f"Every lambda_p reaches at least {worst:.4f} with every seed. Mean steps are {min(steps):.2f} to {max(steps):.2f} "
         f"of {limit}; at lambda_p {REPORTED} they are {ours:.2f}, in the report {theirs:.2f} after many more batches."
     )
 

@@ -32,7 +32,10 @@ def read_recipe(name: str) -> dict[str, Any]:
 
 def expand(recipe: Mapping[str, Any], runs: Mapping[str, Mapping[str, Any]], root: Path) -> dict[str, list[Job]]:
     """The jobs of each run, one per seed."""
-    return {name: [_job(recipe, options, seed, root / folder_name(name)) for seed in recipe["seeds"]] for name, options in runs.items()}
+    return {
+        name: [_job(recipe, options, seed, root / folder_name(name)) for seed in recipe["seeds"]]
+        for name, options in runs.items()
+    }
 
 
 def _job(recipe: Mapping[str, Any], options: Mapping[str, Any], seed: int, folder: Path) -> Job:

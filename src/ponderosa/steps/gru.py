@@ -37,9 +37,7 @@ class GRUStep(Step):
 
     def unroll(self, context: Tensor, state: Tensor, first: int, steps: int) -> Tensor:
         """The states of `steps` steps in a row `[steps, batch, ..., hidden_size]`, differentiable, faster than one by one."""
-        flat = _Unroll.apply(
-            context.flatten(0, -2), state.flatten(0, -2), self.cell.weight_hh, self.cell.bias_hh, steps
-        )
+        flat = _Unroll.apply(context.flatten(0, -2), state.flatten(0, -2), self.cell.weight_hh, self.cell.bias_hh, steps)
         return flat.unflatten(1, state.shape[:-1])
 
 

@@ -8,7 +8,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from ponderosa.halting.keys import mix
+from ponderosa.keys import mix
 from ponderosa.tree import Tree
 
 Split = Literal["train", "validation", "test"]

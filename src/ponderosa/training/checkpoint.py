@@ -47,7 +47,8 @@ def save_checkpoint(path: Path, model: nn.Module, optimizer: Any, progress: Prog
             save_file(contiguous, temporary, metadata)
     except (SafetensorError, OSError) as error:
         raise OSError(
-            f"could not write {path} ({error}). The checkpoint before it is whole: make room, and the same command goes on from there"
+            f"could not write {path} ({error}). The checkpoint before it is whole: make room, and the same command goes on "
+            "from there"
         ) from error
 
 
@@ -110,5 +111,3 @@ def replacing(path: Path) -> Any:
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
-
-

@@ -33,7 +33,7 @@ def experiment_parser(**options: Any) -> ArgumentParser:
     """The parser of an experiment: classes by name or dotted path, their arguments as options."""
     parser = ArgumentParser(formatter_class=argparse.RawDescriptionHelpFormatter, exit_on_error=False, **options)
     parser.add_argument("--config", action="config", help="a YAML file with any of these options, such as a run's config.yaml")
-    parser.add_argument("--task", type=Task, required=True, help="what is learned: a task's name or the dotted path of your own")
+    parser.add_argument("--task", type=Task, required=True, help="what is learned: a name, or your own's dotted path")
     parser.add_argument(
         "--halting", type=Halting, default={"class_path": _path(Fixed)}, help="the mechanism: a name, or your own's dotted path"
     )

@@ -11,7 +11,7 @@ from lightning_fabric import Fabric
 from lightning_fabric.strategies import DDPStrategy, Strategy
 from torch import Tensor, nn
 
-from ponderosa.halting.keys import mix
+from ponderosa.keys import mix
 from ponderosa.measure.evaluate import Evaluation, evaluate, share, to_device
 from ponderosa.ponder import Ponder
 from ponderosa.tasks.base import Task

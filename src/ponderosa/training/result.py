@@ -10,7 +10,6 @@ from ponderosa.training.checkpoint import Progress
 from ponderosa.training.experiment import Experiment
 from ponderosa.training.run import RunFolder
 
-
 TIMED = 256
 """Examples in the batch that operations and time are measured on."""
 

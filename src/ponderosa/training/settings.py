@@ -49,7 +49,8 @@ class Settings:
     progress: bool = True
 
     def __post_init__(self) -> None:
-        for name in ("batches", "batch_size", "log_every", "evaluate_every", "evaluate_examples", "checkpoint_every", "devices"):
+        counts = "batches", "batch_size", "log_every", "evaluate_every", "evaluate_examples", "checkpoint_every", "devices"
+        for name in counts:
             if getattr(self, name) < 1:
                 raise ValueError(f"{name}={getattr(self, name)}: at least 1 is needed")
         if self.batch_size % self.devices:
