@@ -27,16 +27,13 @@ class Ledger:
                 '("example" or "token") must fit what it decides on; an exit decides on the head\'s answer'
             )
         self.n += len(shares)
+        going = self.alive & (dones.cumsum(0) == 0)  # after each step
         if self.n == self.max_steps:
-            dones = torch.cat([dones[:-1], torch.ones_like(dones[-1:])])
-        ended = (dones.cumsum(0) > 0) | ~self.alive  # by the end of each step
-        before = torch.cat([~self.alive[None], ended[:-1]])
-        shares = torch.where(before, 0.0, shares)
-        totals = self.spent + shares.cumsum(0)
-        left = (1 - (totals - shares)).clamp_min(0)
-        self.alive, self.spent = ~ended[-1], totals[-1]
-        self.steps = self.steps + (~before).sum(0)
-        return torch.where(ended & ~before, left, shares)
+            going[-1] = False
+        taken = torch.cat([self.alive[None], going[:-1]])
+        kept = torch.where(going, shares, 0.0)
+        self.alive, self.spent, self.steps = going[-1], self.spent + kept.sum(0), self.steps + taken.sum(0)
+        return torch.where(taken ^ going, (1 - self.spent).clamp_min(0), kept)
 
     def keep(self, rows: Tensor) -> None:
         """Go on with these examples only."""

@@ -22,9 +22,10 @@ def unroll(
     ledger = Ledger(units, max_steps, like=step.read(state))
     every_step = halting.training and halting.trains_every_step
     weights, outputs, weighed = [], [], None
-    while ledger.n == 0 or (ledger.n < max_steps and (every_step or ledger.alive.any())):
+    whole = every_step or not halting.adaptive or torch.compiler.is_compiling()  # no end before the limit, or none to be seen
+    while ledger.n == 0 or (ledger.n < max_steps and (whole or ledger.alive.any())):
         first = ledger.n + 1
-        if every_step or not halting.adaptive:  # nothing can end before the limit
+        if whole and (every_step or halting.unit != "token"):
             states = _advance(step, context, state, first, max_steps)
         elif hasattr(step, "unroll") and halting.unit != "token":
             states = _advance(step, context, state, first, min(BLOCK, max_steps - ledger.n))
@@ -52,7 +53,7 @@ def unroll(
 
 def _advance(step: Step, context: Tree, state: Tree, first: int, count: int) -> Tree:
     """The states of `count` steps, stacked in front of every tensor of the state."""
-    if hasattr(step, "unroll"):
+    if hasattr(step, "unroll") and not torch.compiler.is_compiling():  # the compiler fuses plain steps itself
         return step.unroll(context, state, first, count)  # type: ignore[operator]
     states = []
     for n in range(first, first + count):

@@ -83,5 +83,5 @@ class ACT(Halting):
     def ponder_cost(self, solution: Solution) -> Tensor:
         """The mean of steps + remainder over the units that are not padding."""
         last = (solution.steps - 1).clamp_min(0)
-        cost = solution.steps + solution.weights.gather(0, last[None])[0]
-        return cost[solution.steps > 0].mean()
+        cost = solution.steps + solution.weights.gather(0, last[None])[0]  # padding: 0
+        return cost.sum() / (solution.steps > 0).sum()

@@ -7,6 +7,7 @@ import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Literal
 
 import torch
@@ -161,7 +162,8 @@ def unit_losses(
             f"{list(target.shape)}, but one value per element is needed (reduction='none'), and the two shapes "
             "must fit each other: did you mean target.unsqueeze(-1)?"
         )
-    losses = losses.reshape(steps, *target.shape[:axes], -1).mean(-1)
+    losses = losses.reshape(steps, *target.shape[:axes], -1)
+    losses = losses.squeeze(-1) if losses.shape[-1] == 1 else losses.mean(-1)
     if per_token and mask is not None:
         # the mean over all real tokens is what a caller's .mean() must give
         losses = losses * mask * (mask.numel() / mask.sum())
@@ -183,8 +185,17 @@ def _unreduced(criterion: Criterion) -> Criterion:
         criterion = copy.copy(criterion)
         criterion.reduction = "none"  # type: ignore[assignment]
         return criterion
+    return (lambda o, t: criterion(o, t, reduction="none")) if _takes_reduction(criterion) else criterion
+
+
+@torch.compiler.assume_constant_result  # the compiler cannot look into signatures
+def _takes_reduction(criterion: Criterion) -> bool:
+    return "reduction" in _parameters(criterion)
+
+
+@lru_cache(maxsize=32)
+def _parameters(criterion: Criterion) -> frozenset[str]:
     try:
-        takes_reduction = "reduction" in inspect.signature(criterion).parameters
+        return frozenset(inspect.signature(criterion).parameters)
     except ValueError:  # a builtin has no signature
-        takes_reduction = False
-    return (lambda o, t: criterion(o, t, reduction="none")) if takes_reduction else criterion
+        return frozenset()

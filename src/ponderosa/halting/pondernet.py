@@ -34,8 +34,8 @@ def geometric_prior(lambda_p: float, steps: int) -> Tensor:
         raise ValueError(f"lambda_p={lambda_p}: it must lie between 0 and 1; the prior's mean is about 1/lambda_p steps")
     if steps < 1:
         raise ValueError(f"steps={steps}: a prior needs at least one step")
-    log_prior = torch.arange(steps, dtype=torch.float64) * torch.log1p(torch.tensor(-lambda_p, dtype=torch.float64))
-    return torch.softmax(log_prior, 0).to(torch.get_default_dtype())
+    powers = [(1 - lambda_p) ** n for n in range(steps)]
+    return torch.tensor([power / sum(powers) for power in powers])
 
 
 def kl_to_prior(weights: Tensor, prior: Tensor, reverse: bool = False) -> Tensor:
