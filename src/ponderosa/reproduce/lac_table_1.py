@@ -14,7 +14,8 @@ def jobs(recipe: Mapping[str, Any], root: Path) -> dict[str, list[Job]]:
     longer = recipe["longer"]
     task = {"class_path": "ponderosa.tasks.Parity", "init_args": {"length": longer["length"]}}
     seeds = longer["seeds"][: len(recipe["seeds"])]
-    more = {**recipe, "seeds": seeds, "common": {**recipe["common"], "task": task}}
+    batches = min(longer["batches"], recipe["common"]["batches"])
+    more = {**recipe, "seeds": seeds, "common": {**recipe["common"], "task": task, "batches": batches}}
     runs = {long_name(recipe, name): recipe["runs"][name] for name in longer["runs"]}
     return expand(recipe, recipe["runs"], root) | expand(more, runs, root)
 
@@ -59,4 +60,5 @@ def reading(recipe: Mapping[str, Any], found: Mapping[str, list[dict[str, Any]]]
     ]
     longer = {name: spread(found[long_name(recipe, name)], "accuracy")[0] for name in recipe["longer"]["runs"]}
     seen = ", ".join(f"{name} {accuracy:.4f}" for name, accuracy in longer.items())
-    return " ".join([*parts, f"With {recipe['longer']['length']} numbers: {seen}."])
+    after = max(run["batches"] for name in recipe["longer"]["runs"] for run in found[long_name(recipe, name)])
+    return " ".join([*parts, f"With {recipe['longer']['length']} numbers, after {after:,} batches at most: {seen}."])

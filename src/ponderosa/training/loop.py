@@ -72,7 +72,7 @@ class Trainer:
     def train_batch(self, index: int) -> Tensor:
         """One optimiser step; random numbers depend only on the seed, the batch's number and the device."""
         settings, fabric = self.settings, self.fabric
-        torch.manual_seed(int(mix(torch.tensor([settings.seed, index, fabric.global_rank]).cumsum(0)).sum() & 0x7FFFFFFF))
+_seed(fabric.device, settings.seed, index, fabric.global_rank)
         batch = self.task.batch("train", index, settings.batch_size, settings.seed)
         batch = to_device(share(batch, fabric.global_rank, fabric.world_size), fabric.device)
         loss, values = self.objective(batch)
@@ -139,6 +139,14 @@ class Trainer:
             from tqdm import tqdm
 
             tqdm.write(text, file=sys.stderr)
+
+
+def _seed(device: torch.device, *numbers: int) -> None:
+    """Random numbers that follow from these. (`torch.manual_seed` would note a stack trace for absent devices each time.)"""
+    seed = int(mix(torch.tensor(numbers).cumsum(0)).sum()) & 0x7FFFFFFF
+    torch.default_generator.manual_seed(seed)
+    if device.type == "cuda":
+        torch.cuda.manual_seed(seed)
 
 
 def _fabric(settings: Settings, net: Ponder, folder: RunFolder) -> Fabric:
