@@ -72,7 +72,7 @@ class Trainer:
     def train_batch(self, index: int) -> Tensor:
         """One optimiser step; random numbers depend only on the seed, the batch's number and the device."""
         settings, fabric = self.settings, self.fabric
-_seed(fabric.device, settings.seed, index, fabric.global_rank)
+        _seed(fabric.device, settings.seed, index, fabric.global_rank)
         batch = self.task.batch("train", index, settings.batch_size, settings.seed)
         batch = to_device(share(batch, fabric.global_rank, fabric.world_size), fabric.device)
         loss, values = self.objective(batch)
