@@ -278,3 +278,16 @@ class TestTokenTargets:
         solution = net(torch.randn(2, 3, 3), mask=torch.zeros(2, 3, dtype=torch.bool))
         with pytest.raises(ValueError, match="without examples or real tokens"):
             net.loss(solution, torch.zeros(2, 3, dtype=torch.long), F.cross_entropy)
+
+
+@pytest.mark.parametrize("lambda_", [0.6, 0.9, 0.99])
+def test_pondernet_is_exact_where_hardly_anything_is_left(lambda_: float) -> None:
+    """The last weight is a product of many small numbers: as a difference from 1 it would be noise, and its logarithm too."""
+    halting = po.PonderNet(size=1)
+    with torch.no_grad():
+        halting.gate.weight.zero_()
+        halting.gate.bias.fill_(math.log(lambda_ / (1 - lambda_)))
+    net = po.Ponder(po.CellStep(nn.GRUCell(1, 1)), halting, max_steps=20)
+    weights = net(torch.ones(1, 1)).weights[:, 0]
+    expected = torch.tensor([lambda_ * (1 - lambda_) ** n for n in range(19)] + [(1 - lambda_) ** 19])
+    assert torch.allclose(weights, expected, rtol=1e-4, atol=0)

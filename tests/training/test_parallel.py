@@ -39,7 +39,8 @@ def test_devices_on_the_command_line(tmp_path):
         assert float(a["loss"]) == pytest.approx(float(b["loss"]), abs=1e-4)
 
 
-def test_a_batch_that_cannot_be_shared_evenly_is_refused(tmp_path):
-    done = train(tmp_path / "run", "--devices", "3")
+@pytest.mark.parametrize(("option", "value", "devices"), [("batch_size", 16, 3), ("evaluate_examples", 201, 2)])
+def test_what_cannot_be_shared_evenly_is_refused(tmp_path, option, value, devices):
+    done = train(tmp_path / "run", f"--{option}", value, "--devices", devices)
     assert done.returncode == 2
-    assert "batch_size=16 cannot be shared evenly by 3 devices" in done.stderr
+    assert f"{option}={value} cannot be shared evenly by {devices} devices" in done.stderr

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -75,7 +76,7 @@ def adaptive_gru(size: int, hidden: int, steps: int, tau: float, eps: float, bia
 
 
 @torch.no_grad()
-def share_weights(ours: nn.Module, peer: nn.Module) -> None:
+def share_weights(ours: Any, peer: Any) -> None:
     """Give a peer the weights of our network, so that both compute the same numbers."""
     cell, gate, head = ours.step.cell, ours.halting.gate, ours.head
     if isinstance(peer, AdaptiveGRU):

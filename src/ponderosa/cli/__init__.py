@@ -1,7 +1,6 @@
 """The command line. Commands are imported when they are called, so that `ponderosa --help` answers at once."""
 
 import importlib
-import signal
 import sys
 
 COMMANDS = {
@@ -45,7 +44,6 @@ def main(argv: list[str] | None = None) -> None:
     command = importlib.import_module(f"ponderosa.cli.{argv[0]}")
     from argparse import ArgumentError
 
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # ended politely, a command ends what it started
     try:
         command.main(argv[1:])
     except KeyboardInterrupt:

@@ -19,8 +19,11 @@ class Ledger:
         self.steps = torch.zeros(units.shape, dtype=torch.long, device=like.device)
         self.n = 0
 
-    def settle(self, shares: Tensor, dones: Tensor) -> Tensor:
-        """The weights `[k, U]` of the next k steps, from the mechanism's own words `[k, U]`."""
+    def settle(self, shares: Tensor, dones: Tensor, left: Tensor | None = None) -> Tensor:
+        """The weights `[k, U]` of the next k steps, from the mechanism's own words `[k, U]`.
+
+        `left` `[U]` is what the last of these steps finds left, where the mechanism knows it better than a difference.
+        """
         if not shares.shape[1:] == dones.shape[1:] == self.alive.shape:
             raise ValueError(
                 f"the halting spoke for units {list(dones.shape[1:])}, but there are {list(self.alive.shape)}: its unit "
@@ -33,7 +36,7 @@ class Ledger:
         taken = torch.cat([self.alive[None], going[:-1]])
         kept = torch.where(going, shares, 0.0)
         self.alive, self.spent, self.steps = going[-1], self.spent + kept.sum(0), self.steps + taken.sum(0)
-        return torch.where(taken ^ going, (1 - self.spent).clamp_min(0), kept)
+        return torch.where(taken ^ going, (1 - self.spent).clamp_min(0) if left is None else left, kept)
 
     def keep(self, rows: Tensor) -> None:
         """Go on with these examples only."""

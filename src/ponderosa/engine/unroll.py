@@ -1,17 +1,16 @@
 """The masked unroll, for training: every unit goes along until all have halted, and autograd sees it all."""
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor, nn
 
 from ponderosa.engine.head import answers, last_answer
 from ponderosa.engine.ledger import Ledger
-from ponderosa.halting.base import Halting, Units
+from ponderosa.halting.base import Halting, Memory, Units
 from ponderosa.solution import Solution
 from ponderosa.steps.base import Step
 from ponderosa.tree import Tree, over_units, tree_map
-
-BLOCK = 4
-"""Steps taken between two looks at who is still alive, where a step can unroll several at once."""
 
 
 def unroll(
@@ -28,13 +27,14 @@ def unroll(
         if whole and (every_step or halting.unit != "token"):
             states = _advance(step, context, state, first, max_steps)
         elif hasattr(step, "unroll") and halting.unit != "token":
-            states = _advance(step, context, state, first, min(BLOCK, max_steps - ledger.n))
+            stop = _Look(step, halting, head, memory, ledger)
+            states = _advance(step, context, state, first, max_steps - ledger.n, stop)
         else:
             states = _frozen(ledger.alive, _advance(step, context, state, first, 1), state)
         reads = step.read(states)
         answered = answers(head, reads, first) if every_step or halting.reads_output else None
         shares, dones, memory = halting.scan(first, reads, answered, memory)
-        weights.append(ledger.settle(shares, dones))
+        weights.append(ledger.settle(shares, dones, memory.get("left")))
         weighed = _weigh(weights[-1], states, weighed)
         state = tree_map(lambda s: s[-1], states)
         if answered is not None:
@@ -51,10 +51,29 @@ def unroll(
     )  # fmt: skip
 
 
-def _advance(step: Step, context: Tree, state: Tree, first: int, count: int) -> Tree:
-    """The states of `count` steps, stacked in front of every tensor of the state."""
+class _Look:
+    """Says whether everyone has halted, by the states of the latest steps: ahead of the ledger, without gradients."""
+
+    def __init__(self, step: Step, halting: Halting, head: nn.Module | None, memory: Memory, ledger: Ledger):
+        self.step, self.halting, self.head = step, halting, head
+        self.memory, self.alive, self.n = memory, ledger.alive, ledger.n
+
+    @torch.no_grad()
+    def __call__(self, states: Tree) -> bool:
+        reads = self.step.read(states)
+        answered = answers(self.head, reads, self.n + 1) if self.halting.reads_output else None
+        _, dones, self.memory = self.halting.scan(self.n + 1, reads, answered, self.memory)
+        self.n += len(dones)
+        self.alive = self.alive & ~dones.any(0)
+        return not self.alive.any()
+
+
+def _advance(
+    step: Step, context: Tree, state: Tree, first: int, count: int, stop: Callable[[Tree], bool] | None = None
+) -> Tree:
+    """The states of `count` steps, stacked in front of every tensor of the state; of fewer, where `stop` says so."""
     if hasattr(step, "unroll") and not torch.compiler.is_compiling():  # the compiler fuses plain steps itself
-        return step.unroll(context, state, first, count)  # type: ignore[operator]
+        return step.unroll(context, state, first, count, stop)  # type: ignore[operator]
     states = []
     for n in range(first, first + count):
         state = step.advance(context, state, n)

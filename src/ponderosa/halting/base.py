@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -155,7 +154,7 @@ def unit_losses(
     axes = 2 if per_token else 1
     flat = outputs.flatten(0, axes)
     targets = target.expand(steps, *target.shape).flatten(0, axes)
-    losses = _unreduced(criterion)(flat, targets)
+    losses = _unreduced(criterion, flat, targets)
     if losses.shape not in (flat.shape, targets.shape, flat.shape[:1]):
         raise ValueError(
             f"the criterion gave {list(losses.shape)} for outputs {list(outputs.shape[1:])} and targets "
@@ -179,13 +178,16 @@ def _per_token(outputs: Tensor, target: Tensor, mask: Tensor | None, tokens: boo
     return tokens or (outputs.ndim == 4 and target.ndim == 2)
 
 
-def _unreduced(criterion: Criterion) -> Criterion:
-    """The same criterion, one value per element."""
+def _unreduced(criterion: Criterion, outputs: Tensor, targets: Tensor) -> Tensor:
+    """The criterion, one value per element, whatever its own reduction."""
     if isinstance(criterion, nn.Module) and hasattr(criterion, "reduction"):
-        criterion = copy.copy(criterion)
+        reduction = criterion.reduction  # set and put back: the compiler cannot copy modules
         criterion.reduction = "none"  # type: ignore[assignment]
-        return criterion
-    return (lambda o, t: criterion(o, t, reduction="none")) if _takes_reduction(criterion) else criterion
+        try:
+            return criterion(outputs, targets)
+        finally:
+            criterion.reduction = reduction
+    return criterion(outputs, targets, reduction="none") if _takes_reduction(criterion) else criterion(outputs, targets)
 
 
 @torch.compiler.assume_constant_result  # the compiler cannot look into signatures

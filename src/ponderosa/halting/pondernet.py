@@ -117,8 +117,9 @@ class PonderNet(Halting):
         after = start + (log_halt - logits).cumsum(0)  # log(1 - lambda) = log lambda - logit
         memory = {**memory, "log_survival": after[-1]}
         if self.training:
-            shares = (torch.cat([start[None], after[:-1]]) + log_halt).exp()
-            return shares, torch.zeros_like(logits, dtype=torch.bool), memory
+            before = torch.cat([start[None], after[:-1]])
+            memory["left"] = before[-1].exp()  # 1 minus the shares so far, but exact where hardly anything is left
+            return (before + log_halt).exp(), torch.zeros_like(logits, dtype=torch.bool), memory
         cumulative = -torch.expm1(after)
         done = cumulative > memory["draw"] if self.evaluation == "sample" else cumulative >= self.threshold
         return torch.zeros_like(logits), done, memory

@@ -72,7 +72,7 @@ def evaluate(
 ) -> Evaluation:  # fmt: skip
     """Evaluate on the first `examples` of a split, with halted examples no longer computed.
 
-    On several devices each evaluates its share of every batch; `gather_evaluation` puts the shares together.
+    On several devices each evaluates its share of every batch.
     """
     device = next((p.device for p in net.parameters()), torch.device("cpu"))
     scores, steps, difficulties = [], [], []

@@ -1,5 +1,6 @@
 """A GRU cell that sees the same input at every step."""
 
+from collections.abc import Callable
 from contextlib import nullcontext
 from typing import Any
 
@@ -10,6 +11,9 @@ from torch.autograd.function import once_differentiable
 
 from ponderosa.steps.base import Step
 
+Stop = Callable[[Tensor], bool]
+FIRST_LOOK = 4
+"""Steps before the first look at who is still alive; the next follows when there are half as many steps again."""
 aten = torch.ops.aten
 
 
@@ -38,14 +42,19 @@ class GRUStep(Step):
         candidate = _tanh(torch.addcmul(context[..., 2 * size :], r, gates[..., 2 * size :]))
         return candidate + z * (state - candidate)
 
-    def unroll(self, context: Tensor, state: Tensor, first: int, steps: int) -> Tensor:
-        """The states of `steps` steps in a row `[steps, batch, ..., hidden_size]`, differentiable, faster than one by one."""
+    def unroll(self, context: Tensor, state: Tensor, first: int, steps: int, stop: Stop | None = None) -> Tensor:
+        """The states of `steps` steps in a row `[steps, batch, ..., hidden_size]`, differentiable, faster than one by one.
+
+        Now and then `stop` is shown the new states, stacked; where it answers True, no further steps are taken.
+        """
+        shape, cell = state.shape[:-1], self.cell
+        look = None if stop is None else lambda states: stop(states.unflatten(1, shape))
         inputs = context.flatten(0, -2).to(state.dtype)
         device = state.device.type
         # in whole precision under autocast: the kernels below want one dtype
         with torch.autocast(device, enabled=False) if torch.is_autocast_enabled(device) else nullcontext():
-            flat = _Unroll.apply(inputs, state.flatten(0, -2), self.cell.weight_hh, self.cell.bias_hh, steps)
-        return flat.unflatten(1, state.shape[:-1])
+            flat = _Unroll.apply(inputs, state.flatten(0, -2), cell.weight_hh, cell.bias_hh, steps, look)
+        return flat.unflatten(1, shape)
 
 
 def _tanh(x: Tensor) -> Tensor:
@@ -61,21 +70,27 @@ class _Unroll(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx: Any, inputs: Tensor, state: Tensor, weight: Tensor, bias: Tensor, steps: int) -> Tensor:
+    def forward(
+        ctx: Any, inputs: Tensor, state: Tensor, weight: Tensor, bias: Tensor, steps: int, stop: Stop | None = None
+    ) -> Tensor:
         size = state.shape[1]
         fixed = torch.cat([inputs[:, : 2 * size], torch.zeros_like(state)], 1).add_(bias)
         input_n, one, transposed = -2 * inputs[:, 2 * size :], state.new_ones(()), weight.t()
         gates, candidates, states = _allocate(state, steps)
-        s, before = torch.empty_like(state), state
+        s, before, seen, look = torch.empty_like(state), state, 0, FIRST_LOOK
         each = zip(gates.unbind(), gates[..., : 2 * size].unbind(), *_parts(gates), candidates.unbind(), states.unbind())
-        for gate, rz, r, z, g, c, after in each:
+        for n, (gate, rz, r, z, g, c, after) in enumerate(each, 1):
             torch.addmm(fixed, before, transposed, out=gate)
             rz.sigmoid_()
             torch.addcmul(input_n, r, g, value=-2, out=s).sigmoid_()
             torch.sub(one, s, alpha=2, out=c)  # tanh(a) = 1 - 2 sigmoid(-2a)
             before = torch.lerp(c, before, z, out=after)
-        ctx.save_for_backward(weight, state, gates, candidates, states)
-        return states
+            if stop is not None and n == look < steps:
+                if stop(states[seen:n]):
+                    break
+                seen, look = n, n + n // 2
+        ctx.save_for_backward(weight, state, gates[:n], candidates[:n], states[:n])
+        return states[:n]
 
     @staticmethod
     @once_differentiable
@@ -102,7 +117,7 @@ class _Unroll(torch.autograd.Function):
             if k or ctx.needs_input_grad[1]:
                 d_state.addmm_(d_gates, weight)
         d_inputs = torch.cat([sum_gates[:, : 2 * size], sum_c], 1)
-        return d_inputs, d_state, d_weight, sum_gates.sum(0), None
+        return d_inputs, d_state, d_weight, sum_gates.sum(0), None, None
 
 
 def _allocate(state: Tensor, steps: int) -> tuple[Tensor, Tensor, Tensor]:

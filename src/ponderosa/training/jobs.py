@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -41,6 +42,7 @@ def train_all(jobs: list[Job], *, at_once: int = 2, progress: bool = True) -> No
     running: list[tuple[Job, subprocess.Popen[bytes]]] = []
     finished = len(jobs) - len(waiting)
     total = sum(job.batches for job in jobs)
+    usual = signal.signal(signal.SIGTERM, signal.default_int_handler)  # ended politely, it ends what it started
     try:
         with tqdm(total=total, unit="batch", disable=not progress, desc=f"{len(jobs)} runs", smoothing=0.05) as bar:
             while waiting or running:
@@ -58,6 +60,7 @@ def train_all(jobs: list[Job], *, at_once: int = 2, progress: bool = True) -> No
                 bar.set_postfix(done=f"{finished}/{len(jobs)}", refresh=False)
                 bar.refresh()
     finally:
+        signal.signal(signal.SIGTERM, usual)
         for _, process in running:
             process.terminate()
 

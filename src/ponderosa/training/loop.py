@@ -35,6 +35,7 @@ class Trainer:
         self.net, self.task, self.settings, self.folder = net, task, settings, folder
         self.fabric = _fabric(settings, net, folder)
         self.fabric.launch()
+        settings.check_shares(self.fabric.world_size)
         optimizer = torch.optim.AdamW(net.parameters(), lr=settings.lr, weight_decay=settings.weight_decay, fused=True)
         objective = Objective(net, task)
         self.names = objective.names()
@@ -86,9 +87,10 @@ class Trainer:
     def validate(self) -> dict[str, float]:
         """Look at the validation set; notes the best weights and whether to stop."""
         settings, progress = self.settings, self.progress
+        rank, ranks = self.fabric.global_rank, self.fabric.world_size
         seen = evaluate(
-            self.net, self.task, split="validation", examples=settings.evaluate_examples, rank=self.fabric.global_rank,
-            ranks=self.fabric.world_size,
+            self.net, self.task, split="validation", examples=settings.evaluate_examples, batch_size=1000 // ranks * ranks,
+            rank=rank, ranks=ranks,
         )  # fmt: skip
         accuracy, steps = self._mean(torch.tensor([seen.accuracy, seen.mean_steps]))
         progress.since_best = 0 if accuracy > progress.best else progress.since_best + 1

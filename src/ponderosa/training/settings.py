@@ -53,11 +53,18 @@ class Settings:
         for name in counts:
             if getattr(self, name) < 1:
                 raise ValueError(f"{name}={getattr(self, name)}: at least 1 is needed")
-        if self.batch_size % self.devices:
-            raise ValueError(f"batch_size={self.batch_size} cannot be shared evenly by {self.devices} devices")
+        self.check_shares(self.devices)
         for name in ("evaluate_every", "checkpoint_every"):
             if getattr(self, name) % self.log_every:
                 raise ValueError(
                     f"{name}={getattr(self, name)} must be a multiple of log_every={self.log_every}, so that a resumed run "
                     "goes on between two rows of the log"
+                )
+
+    def check_shares(self, devices: int) -> None:
+        """Every device must have the same number of examples: a batch-level decision waits for all of them."""
+        for name in ("batch_size", "evaluate_examples"):
+            if getattr(self, name) % devices:
+                raise ValueError(
+                    f"{name}={getattr(self, name)} cannot be shared evenly by {devices} devices: choose a multiple"
                 )
