@@ -65,7 +65,13 @@ def test_training_mode_is_left_as_it_was():
 
 @pytest.mark.parametrize(
     ("steps", "adaptive", "said"),
-    [([5.0, 5.0], True, "limit of 5"), ([1.0, 1.0], True, "first step"), ([1.0, 5.0], True, None), ([5.0, 5.0], False, None)],
+    [
+        ([5.0, 5.0], True, "limit of 5"),
+        ([1.0, 1.0], True, "first step"),
+        ([3.0, 3.0], True, "does not adapt"),
+        ([1.0, 5.0], True, None),
+        ([5.0, 5.0], False, None),
+    ],
 )
 def test_collapse(steps, adaptive, said):
     zeros = torch.zeros(2)

@@ -75,7 +75,7 @@ def test_other_options_never_mix_with_a_run(run):
     train(run, "--batches", "20")
     other = train(run, "--batches", "20", "--lr", "0.5")
     assert other.returncode == 2
-    assert "lr: 0.5" in other.stderr
+    assert "lr is 0.5 here, 0.001 there" in other.stderr
     assert "--folder" in other.stderr
 
 

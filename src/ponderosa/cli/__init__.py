@@ -2,6 +2,7 @@
 
 import importlib
 import sys
+from pathlib import Path
 
 COMMANDS = {
     "train": "train a network on a task, with any halting mechanism",
@@ -41,6 +42,7 @@ def main(argv: list[str] | None = None) -> None:
         return
     if argv[0] not in COMMANDS:
         fail(f"there is no command {argv[0]!r}: choose one of {', '.join(COMMANDS)}")
+    sys.path.insert(0, str(Path.cwd()))  # a class of the user's own may be in the working folder
     command = importlib.import_module(f"ponderosa.cli.{argv[0]}")
     from argparse import ArgumentError
 
@@ -49,9 +51,7 @@ def main(argv: list[str] | None = None) -> None:
     except KeyboardInterrupt:
         print("interrupted: the same command goes on from the last checkpoint", file=sys.stderr)
         sys.exit(130)
-    except (ArgumentError, ValueError, TypeError, OSError, RuntimeError, ImportError) as error:
-        if "--debug" in argv:
-            raise
+    except (ArgumentError, ArithmeticError, ValueError, TypeError, OSError, RuntimeError, ImportError) as error:
         fail(str(error))
 
 

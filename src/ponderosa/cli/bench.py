@@ -7,6 +7,7 @@ from jsonargparse import ArgumentParser
 from ponderosa.bench.train import bench_train
 from ponderosa.cli.options import command_line, save_json
 from ponderosa.measure.table import table
+from ponderosa.training.experiment import Help
 
 ABOUT = """Measure speed against other libraries on the same maths, alternating in one run.
 
@@ -19,7 +20,7 @@ COLUMNS = {
 
 
 def main(argv: list[str]) -> None:
-    parser = ArgumentParser(prog="ponderosa bench", description=ABOUT, exit_on_error=False)
+    parser = ArgumentParser(prog="ponderosa bench", description=ABOUT, formatter_class=Help, exit_on_error=False)
     parser.add_argument("what", choices=["train"], help="what to measure")
     parser.add_argument("--rounds", type=int, default=30, help="turns of every candidate; the 10th percentile counts")
     parser.add_argument("--compile", type=bool, default=True, help="whether to measure torch.compile, too")

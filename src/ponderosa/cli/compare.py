@@ -6,7 +6,7 @@ from typing import Any
 
 from jsonargparse import Namespace
 
-from ponderosa.cli.options import command_line, mechanisms, parse, save_json
+from ponderosa.cli.options import at_least_one, command_line, mechanisms, parse, save_json
 from ponderosa.halting.base import Halting
 from ponderosa.measure.cost import microseconds
 from ponderosa.measure.environment import environment
@@ -30,7 +30,7 @@ COLUMNS = {
 
 
 def main(argv: list[str]) -> None:
-    parser = experiment_parser(prog="ponderosa compare TASK", description=ABOUT, epilog=mechanisms())
+    parser = experiment_parser(halting=False, prog="ponderosa compare TASK", description=ABOUT, epilog=mechanisms())
     parser.add_argument(
         "--haltings", type=list[Halting], help="the mechanisms",
         default=[{"class_path": f"ponderosa.{name}"} for name in ("Fixed", "ACT", "PonderNet", "LAC")],
@@ -40,6 +40,7 @@ def main(argv: list[str]) -> None:
     parser.add_argument("--examples", type=int, default=10_000, help="test examples")
     parser.add_argument("--json", type=str | None, default=None, help="write all figures to this file, too")
     config = parse(parser, argv)
+    at_least_one(examples=config.examples, at_once=config.at_once)
     jobs = comparison(config)
     train_all(jobs, at_once=config.at_once, progress=config.progress)
     found = collect(jobs, config, command_line("compare", argv))
@@ -93,7 +94,7 @@ def shown(run: dict[str, Any]) -> dict[str, Any]:
     """A run as a row of the table."""
     return {
         **run, "accuracy": f"{run['accuracy']:.4f}", "mean_steps": f"{run['mean_steps']:.2f}",
-        "operations": f"{run['operations']:,.0f}", "saved": f"{1 - run['operations'] / run['full_operations']:.0%}",
+        "operations": f"{run['operations']:,.0f}", "saved": f"{1 - run['operations'] / max(run['full_operations'], 1):.0%}",
         "microseconds": f"{run['microseconds']:.2f}", "speedup": f"{run['full_microseconds'] / run['microseconds']:.2f}x",
         "train_seconds": f"{run['train_seconds']:.0f}",
     }  # fmt: skip

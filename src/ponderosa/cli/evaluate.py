@@ -2,10 +2,10 @@
 
 from jsonargparse import ArgumentParser
 
-from ponderosa.cli.options import save_json
+from ponderosa.cli.options import at_least_one, save_json
 from ponderosa.measure.environment import environment
 from ponderosa.measure.table import table
-from ponderosa.training.experiment import load
+from ponderosa.training.experiment import Help, load
 from ponderosa.training.result import measure
 
 ABOUT = """Accuracy, steps, operations and time of a trained run on the test set, by difficulty.
@@ -15,14 +15,13 @@ ABOUT = """Accuracy, steps, operations and time of a trained run on the test set
 
 
 def main(argv: list[str]) -> None:
-    parser = ArgumentParser(prog="ponderosa evaluate", description=ABOUT, exit_on_error=False)
+    parser = ArgumentParser(prog="ponderosa evaluate", description=ABOUT, formatter_class=Help, exit_on_error=False)
     parser.add_argument("run", help="the run's folder")
     parser.add_argument("--examples", type=int, default=10_000, help="test examples")
     parser.add_argument("--batch_size", type=int, default=1000, help="examples at once")
     parser.add_argument("--json", type=str | None, default=None, help="write the figures to this file, too")
     options = parser.parse_args(argv)
-    if options.examples < 1 or options.batch_size < 1:
-        raise ValueError(f"--examples {options.examples} --batch_size {options.batch_size}: at least 1 each")
+    at_least_one(examples=options.examples, batch_size=options.batch_size)
     figures = measure(load(options.run), examples=options.examples, batch_size=options.batch_size)
     print(f"accuracy            {figures['accuracy']:.4f}  on {figures['examples']:,} test examples")
     print(f"mean steps          {figures['mean_steps']:.2f}  of {figures['max_steps']}")

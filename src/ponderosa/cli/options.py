@@ -1,9 +1,7 @@
 """What the commands share: the task as a plain word, `--json`, and the list of names for `--help`."""
 
 import inspect
-import os
 import shlex
-import sys
 from argparse import ArgumentError
 from pathlib import Path
 from typing import Any
@@ -35,8 +33,7 @@ def task_word(argv: list[str]) -> list[str]:
 
 
 def parse(parser: ArgumentParser, argv: list[str]) -> Namespace:
-    """Parse, and say which names there are if one is unknown. The working folder's modules can be named, too."""
-    sys.path.insert(0, os.getcwd())  # noqa: PTH109 - sys.path holds strings
+    """Parse, and say which names there are if one is unknown."""
     try:
         return parser.parse_args(task_word(argv))
     except ArgumentError as error:
@@ -54,7 +51,9 @@ def mechanisms() -> str:
         for name, cls in named(ponderosa, base).items():
             about = (inspect.getdoc(cls) or "").splitlines()[0]
             lines.append(f"  {name:15} {about}")
-            options = [p for p in inspect.signature(cls).parameters.values() if p.name not in ("size", "input_size")]
+            options = [
+                p for p in inspect.signature(cls).parameters.values() if p.name not in ("size", "input_size", "args", "kwargs")
+            ]
             lines.append(f"  {'':15} {' '.join(_option(p) for p in options)}".rstrip())
     return "\n".join(line for line in lines if line.strip())
 
@@ -65,6 +64,13 @@ def _option(parameter: inspect.Parameter) -> str:
 
 def _names(base: type) -> str:
     return ", ".join(named(ponderosa, base))
+
+
+def at_least_one(**options: int) -> None:
+    """Refuse counts below 1 before any work is done."""
+    for name, value in options.items():
+        if value < 1:
+            raise ValueError(f"--{name} {value}: at least 1 is needed")
 
 
 def command_line(command: str, argv: list[str]) -> str:

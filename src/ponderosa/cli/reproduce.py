@@ -6,18 +6,19 @@ from typing import Any
 
 from jsonargparse import ArgumentParser, Namespace
 
-from ponderosa.cli.options import command_line, save_json
+from ponderosa.cli.options import at_least_one, command_line, save_json
 from ponderosa.measure.environment import environment
 from ponderosa.measure.plots import save_png
 from ponderosa.measure.table import markdown, table
 from ponderosa.reproduce import RESULTS
 from ponderosa.reproduce.recipe import read_recipe, results
+from ponderosa.training.experiment import Help
 from ponderosa.training.jobs import train_all
 
 ABOUT = """Reproduce a table or figure of the papers: `ponderosa reproduce lac-table-1`.
 
 Trains what its recipe says (what is trained already is kept, what was interrupted goes on), and shows our figures beside
-the paper's. The folder gets result.json, result.md and the pictures.
+the paper's. The folder gets NAME.json, NAME.md and the pictures.
 
   {results}
 """
@@ -25,10 +26,12 @@ the paper's. The folder gets result.json, result.md and the pictures.
 
 def main(argv: list[str]) -> None:
     listed = "\n  ".join(f"{name:20} {about}" for name, about in RESULTS.items())
-    parser = ArgumentParser(prog="ponderosa reproduce", description=ABOUT.format(results=listed), exit_on_error=False)
+    parser = ArgumentParser(
+        prog="ponderosa reproduce", description=ABOUT.format(results=listed), formatter_class=Help, exit_on_error=False
+    )
     parser.add_argument("name", nargs="?", help="which one; without a name they are listed")
     parser.add_argument("--folder", type=str | None, default=None, help="the folder, by default runs/reproduce/NAME")
-    parser.add_argument("--out", type=str | None, default=None, help="where result.md and pictures go, if not there")
+    parser.add_argument("--out", type=str | None, default=None, help="where NAME.json, NAME.md and pictures go, if not there")
     parser.add_argument("--seeds", type=int | None, default=None, help="how many seeds, if not the recipe's")
     parser.add_argument("--batches", type=int | None, default=None, help="the most batches per run, if not the recipe's")
     parser.add_argument("--examples", type=int | None, default=None, help="test examples, if not the recipe's")
@@ -41,6 +44,8 @@ def main(argv: list[str]) -> None:
         return
     if options.name not in RESULTS:
         raise ValueError(f"there is nothing called {options.name!r}: choose one of {', '.join(RESULTS)}")
+    given = {name: options[name] for name in ("seeds", "batches", "examples", "at_once") if options[name] is not None}
+    at_least_one(**given)
     print_result(reproduce(options, command_line("reproduce", argv)))
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import torch.distributed as dist
 
-from ponderosa.cli.options import command_line, mechanisms, parse, save_json
+from ponderosa.cli.options import at_least_one, command_line, mechanisms, parse, save_json
 from ponderosa.measure.environment import environment
 from ponderosa.training.checkpoint import load_checkpoint
 from ponderosa.training.experiment import build, claim, experiment_parser
@@ -30,6 +30,7 @@ def main(argv: list[str]) -> None:
     config = parse(parser, argv)
     path, json, examples = config.pop("folder"), config.pop("json"), config.pop("examples")
     config.pop("config", None)
+    at_least_one(examples=examples)
     plain = experiment_parser()
     experiment = build(config, plain)
     names = (type(experiment.task).__name__.lower(), type(experiment.net.halting).__name__)

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from ponderosa.engine.head import answer, last_answer
-from ponderosa.engine.ledger import Ledger
+from ponderosa.engine.ledger import Ledger, frozen
 from ponderosa.halting.base import Halting, Units
 from ponderosa.solution import Solution
 from ponderosa.steps.base import Step
@@ -27,7 +27,7 @@ def compact(
     while ledger.n < max_steps and len(rows):
         n = ledger.n + 1
         after = step.advance(context, state, n)
-        state = _frozen(ledger.alive, after, state) if halting.unit == "token" else after
+        state = frozen(ledger.alive, after, state) if halting.unit == "token" else after
         output = answer(head, step.read(state), n) if halting.reads_output else None
         share, done, memory = halting.update(n, step.read(state), output, memory)
         weights = ledger.settle(share[None], done[None])[0]
@@ -69,10 +69,6 @@ class _Results:
         if self.output is not None and output is not None:
             self.output.index_copy_(0, gone, output[leaving])
         self.steps[gone] = steps[leaving]
-
-
-def _frozen(alive: Tensor, new: Tree, old: Tree) -> Tree:
-    return tree_map(lambda n, o: torch.where(over_units(alive, o), n, o), new, old)
 
 
 def _add(weighed: Tree, weights: Tensor, state: Tree) -> Tree:

@@ -5,6 +5,7 @@ import torch
 from torch import Tensor
 
 from ponderosa.halting.base import Units
+from ponderosa.tree import Tree, over_units, tree_map
 
 
 class Ledger:
@@ -41,3 +42,8 @@ class Ledger:
     def keep(self, rows: Tensor) -> None:
         """Go on with these examples only."""
         self.alive, self.spent, self.steps = self.alive[rows], self.spent[rows], self.steps[rows]
+
+
+def frozen(alive: Tensor, states: Tree, before: Tree) -> Tree:
+    """The states after a step, with those of halted units as they were."""
+    return tree_map(lambda new, old: torch.where(over_units(alive, old), new, old), states, before)

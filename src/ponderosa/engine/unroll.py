@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from ponderosa.engine.head import answers, last_answer
-from ponderosa.engine.ledger import Ledger
+from ponderosa.engine.ledger import Ledger, frozen
 from ponderosa.halting.base import Halting, Memory, Units
 from ponderosa.solution import Solution
 from ponderosa.steps.base import Step
@@ -30,7 +30,7 @@ def unroll(
             stop = _Look(step, halting, head, memory, ledger)
             states = _advance(step, context, state, first, max_steps - ledger.n, stop)
         else:
-            states = _frozen(ledger.alive, _advance(step, context, state, first, 1), state)
+            states = frozen(ledger.alive, _advance(step, context, state, first, 1), state)
         reads = step.read(states)
         answered = answers(head, reads, first) if every_step or halting.reads_output else None
         shares, dones, memory = halting.scan(first, reads, answered, memory)
@@ -79,11 +79,6 @@ def _advance(
         state = step.advance(context, state, n)
         states.append(state)
     return tree_map(lambda *s: torch.stack(s), *states)
-
-
-def _frozen(alive: Tensor, states: Tree, before: Tree) -> Tree:
-    """One step's states, with those of halted units as they were."""
-    return tree_map(lambda new, old: torch.where(over_units(alive, old), new, old), states, before)
 
 
 def _weigh(weights: Tensor, states: Tree, so_far: Tree) -> Tree:

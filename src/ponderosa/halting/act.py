@@ -47,7 +47,7 @@ class ACT(Halting):
         super().__init__()
         if not 0 < eps < 1:
             raise ValueError(f"eps={eps}: it must lie between 0 and 1; Graves uses 0.01")
-        if tau < 0:
+        if not tau >= 0:
             raise ValueError(f"tau={tau}: the price of a step cannot be negative")
         check_choice("unit", unit, "example", "token", why="ACT weighs each unit's own steps")
         self.tau, self.eps, self.bias, self.unit = tau, eps, bias, unit
@@ -61,7 +61,7 @@ class ACT(Halting):
         return {"sum": state.new_zeros(units.shape), **({} if units.mask is None else {"mask": units.mask})}
 
     def halt(self, state: Tensor, memory: Memory, lead: int = 1) -> Tensor:
-        assert self.gate is not None
+        assert self.gate is not None, "say how large the state is: ACT(size=...)"
         return self.gate(read_units(state, self.unit, memory.get("mask"), lead)).squeeze(-1).sigmoid()
 
     def update(self, n: int | Tensor, state: Tensor, output: Tensor | None, memory: Memory) -> tuple[Tensor, Tensor, Memory]:

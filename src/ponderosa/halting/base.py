@@ -142,7 +142,8 @@ def unit_losses(
     """The criterion of each step and example `[steps, batch]`, or `[steps, batch, token]` for token targets.
 
     Any loss of `torch.nn` or `torch.nn.functional` will do, whatever its own reduction; so will a
-    function that gives one value per element or per example. Padding is weighed out of token targets. Targets
+    function that gives one value per element or per example: what counts is their mean over examples, so a class weight or
+    an ignored target is not divided out again. Padding is weighed out of token targets. Targets
     `[batch, token]` for answers `[batch, token, classes]` are token targets; `tokens` says so of other shapes.
     """
     steps, batch = outputs.shape[:2]

@@ -24,6 +24,9 @@ class AnyOf(Halting):
         units = {h.unit for h in haltings}
         if len(units) > 1:
             raise ValueError(f"the mechanisms halt {sorted(units)}: they must all halt the same unit")
+        if any(h.term_names for h in haltings[1:]):
+            names = [type(h).__name__ for h in haltings]
+            raise ValueError(f"AnyOf({names}): only the first is trained, so one that learns when to halt must come first")
         self.haltings = nn.ModuleList(haltings)
         self.unit = haltings[0].unit
         self.reads_output = any(h.reads_output for h in haltings)
@@ -72,17 +75,20 @@ class Bounded(Halting):
         self.halting.build(size)
 
     def begin(self, state: Tensor, units: Units) -> Memory:
-        return {"inner": self.halting.begin(state, units), "spent": state.new_zeros(units.shape)}
+        zero = state.new_zeros(units.shape)
+        return {"inner": self.halting.begin(state, units), "spent": zero, "owed": zero}
 
     def update(self, n: int | Tensor, state: Tensor, output: Tensor | None, memory: Memory) -> tuple[Tensor, Tensor, Memory]:
         share, done, inner = self.halting.update(n, state, output, memory["inner"])
-        # a mechanism kept from stopping goes on giving shares: never more than is left
-        share = torch.minimum(share, (1 - memory["spent"]).clamp_min(0))
         n = torch.as_tensor(n, device=done.device)
+        # steps before the first at which a unit may end weigh nothing: that one gets their shares, but never more than all
+        owed = memory["owed"] + share
+        share = torch.where(n >= self.min_steps, torch.minimum(owed, (1 - memory["spent"]).clamp_min(0)), 0.0)
         done = done & (n >= self.min_steps)
         if self.max_steps is not None:
             done = done | (n >= self.max_steps)
-        return share, done, {"inner": inner, "spent": memory["spent"] + share}
+        owed = torch.where(n >= self.min_steps, 0.0, owed)
+        return share, done, {"inner": inner, "spent": memory["spent"] + share, "owed": owed}
 
     def loss(self, solution: Solution, target: Tensor, criterion: Criterion) -> Tensor:
         return self.halting.loss(solution, target, criterion)

@@ -77,7 +77,7 @@ class EntropyExit(Exit):
 
     def __init__(self, *, threshold: float = 0.3, unit: Unit = "example"):
         super().__init__(unit)
-        if threshold < 0:
+        if not threshold >= 0:
             raise ValueError(f"threshold={threshold}: an entropy is not negative")
         self.threshold = threshold
 

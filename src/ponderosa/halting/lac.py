@@ -23,6 +23,7 @@ def lac_steps(norms: Tensor, alpha: float = 1.0, rule: Rule = "paper") -> Tensor
     >>> lac_steps(torch.tensor([0.0, 1.0, 3.0, 3.5, 3.6]))
     tensor(3)
     """
+    check_choice("rule", rule, "paper", "reference")
     last, *rest = norms
     memory = {"norm": last, **_history(last, rule)}
     steps = torch.full(last.shape, len(rest), device=norms.device)

@@ -46,6 +46,8 @@ def kl_to_prior(weights: Tensor, prior: Tensor, reverse: bool = False) -> Tensor
     >>> kl_to_prior(torch.tensor([1.0, 0.0]), torch.tensor([0.5, 0.5]))
     tensor(0.6931)
     """
+    if prior.shape != weights.shape[:1]:
+        raise ValueError(f"the prior is {list(prior.shape)}: one number for each of the {len(weights)} steps is needed")
     prior = prior.to(weights).view(-1, *(1,) * (weights.ndim - 1))
     tiny = torch.finfo(weights.dtype).tiny
     log_ratio = weights.clamp_min(tiny).log() - prior.clamp_min(tiny).log()
@@ -81,6 +83,8 @@ class PonderNet(Halting):
     ):  # fmt: skip
         super().__init__()
         geometric_prior(lambda_p, 1)  # says what is wrong with lambda_p now rather than at the first loss
+        if not beta >= 0:
+            raise ValueError(f"beta={beta}: the prior's weight cannot be negative")
         if not 0 < threshold <= 1:
             raise ValueError(f"threshold={threshold}: a cumulative probability lies above 0 and not above 1")
         check_choice("unit", unit, "example", "token", why="PonderNet weighs each unit's own loss")
@@ -103,7 +107,7 @@ class PonderNet(Halting):
         return memory
 
     def logits(self, state: Tensor, memory: Memory, lead: int = 1) -> Tensor:
-        assert self.gate is not None
+        assert self.gate is not None, "say how large the state is: PonderNet(size=...)"
         return self.gate(read_units(state, self.unit, memory.get("mask"), lead)).squeeze(-1)
 
     def update(self, n: int | Tensor, state: Tensor, output: Tensor | None, memory: Memory) -> tuple[Tensor, Tensor, Memory]:

@@ -7,6 +7,7 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from ponderosa.halting.fixed import Fixed
+from ponderosa.measure.evaluate import to_like
 from ponderosa.ponder import Ponder
 from ponderosa.tasks.base import Batch
 
@@ -40,6 +41,7 @@ def _answer(net: Ponder, batch: Batch, full_depth: bool) -> Callable[[], object]
     if full_depth:
         net = Ponder(net.step, Fixed(), head=net.head, max_steps=net.max_steps, encoder=net.encoder)
     net.eval()
+    batch = to_like(batch, next(net.parameters()))
 
     def run() -> object:
         with torch.no_grad():

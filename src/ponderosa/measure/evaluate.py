@@ -48,14 +48,18 @@ class Evaluation:
         return (counts / len(self.steps)).tolist()
 
     def collapse(self) -> str | None:
-        """What is wrong if the network does not adapt: all units take the limit, or all only one step."""
+        """What is wrong if the network does not adapt: (nearly) all examples take the same number of steps."""
         if not self.adaptive or self.max_steps == 1:
             return None
-        if bool((self.steps >= self.max_steps).all()):
-            return f"collapsed: every example ran to the limit of {self.max_steps} steps"
-        if bool((self.steps <= 1).all()):
+        share, index = torch.tensor(self.histogram()).max(0)
+        if share < 0.999:
+            return None
+        step = int(index) + 1
+        if step == self.max_steps:
+            return f"collapsed: every example ran to the limit of {step} steps"
+        if step == 1:
             return "collapsed: every example halted after the first step"
-        return None
+        return f"every example took {step} steps: the depth does not adapt"
 
     def summary(self) -> dict[str, Any]:
         """The figures that a table or a report shows."""
@@ -74,13 +78,14 @@ def evaluate(
 
     On several devices each evaluates its share of every batch.
     """
-    device = next((p.device for p in net.parameters()), torch.device("cpu"))
+    like = next(net.parameters(), torch.empty(0))
+    adaptive = net.halting.adaptive and net.halting.unit != "batch"  # a batch-level decision is one for all
     scores, steps, difficulties = [], [], []
     training = net.training
     net.eval()
     try:
         for batch in batches(task, split, examples, batch_size, seed):
-            batch = to_device(share(batch, rank, ranks), device)
+            batch = to_like(share(batch, rank, ranks), like)
             with torch.no_grad():
                 solution = net(batch.x, mask=batch.mask, key=batch.key)
             scores.append(task.score(solution.output, batch.y))
@@ -88,9 +93,7 @@ def evaluate(
             difficulties.append(batch.difficulty)
     finally:
         net.train(training)
-    return Evaluation(
-        torch.cat(scores).cpu(), torch.cat(steps).cpu(), torch.cat(difficulties).cpu(), net.max_steps, net.halting.adaptive
-    )
+    return Evaluation(torch.cat(scores).cpu(), torch.cat(steps).cpu(), torch.cat(difficulties).cpu(), net.max_steps, adaptive)
 
 
 def batches(task: Task, split: Split, examples: int, batch_size: int, seed: int = 0) -> Iterator[Batch]:
@@ -117,8 +120,11 @@ def select(batch: Batch, rows: slice) -> Batch:
     return map_batch(lambda t: t[rows], batch)
 
 
-def to_device(batch: Batch, device: torch.device) -> Batch:
-    return map_batch(lambda t: t.to(device), batch)
+def to_like(batch: Batch, like: Tensor) -> Batch:
+    """The batch on the device, and its inputs in the precision, of a network's parameters."""
+    batch = map_batch(lambda t: t.to(like.device), batch)
+    batch.x = tree_map(lambda t: t.to(like.dtype) if t.is_floating_point() else t, batch.x)
+    return batch
 
 
 def map_batch(fn: Any, batch: Batch) -> Batch:

@@ -49,7 +49,7 @@ class Step(nn.Module, ABC):
 
 
 class CellStep(Step):
-    """Any module `(x, state) -> state` as a step; if it takes a third argument, it gets the step's number.
+    """Any module `(x, state) -> state` as a step. A third argument that must be given, or is named n, gets the step's number.
 
     Cells of `torch.nn` (`LSTMCell`, `GRUCell`, `RNNCell`) start from zeros. For others say how: a function from the
     input to h_0, or the state itself with every call, `net(x, state=...)`.
@@ -69,7 +69,7 @@ class CellStep(Step):
         self.module = module
         self._initial_state, self._read = initial_state, read
         self.size = size if size is not None else getattr(module, "hidden_size", None)
-        self._takes_n = len(_positional(module.forward)) >= 3
+        self._takes_n = _takes_number(module.forward)
         self.tied = not self._takes_n
 
     def initial_state(self, x: Tree) -> Tree:
@@ -99,9 +99,11 @@ def as_step(module: nn.Module) -> Step:
     return CellStep(module)
 
 
-def _positional(function: Callable[..., object]) -> list[str]:
+def _takes_number(function: Callable[..., object]) -> bool:
+    """Whether a module's call has a third argument that must be given, or is named n: the step's number."""
     kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    return [p.name for p in inspect.signature(function).parameters.values() if p.kind in kinds]
+    third = [p for p in inspect.signature(function).parameters.values() if p.kind in kinds][2:3]
+    return any(p.name == "n" or p.default is inspect.Parameter.empty for p in third)
 
 
 __all__ = ["CellStep", "Step", "as_step"]

@@ -30,7 +30,7 @@ class GRUStep(Step):
         self.size = hidden_size
 
     def initial_state(self, x: Tensor) -> Tensor:
-        return x.new_zeros(*x.shape[:-1], self.cell.hidden_size)
+        return x.new_zeros(*x.shape[:-1], self.cell.hidden_size, dtype=self.cell.weight_hh.dtype)
 
     def prepare(self, x: Tensor) -> Tensor:
         return F.linear(x, self.cell.weight_ih, self.cell.bias_ih)
@@ -51,6 +51,9 @@ class GRUStep(Step):
         look = None if stop is None else lambda states: stop(states.unflatten(1, shape))
         inputs = context.flatten(0, -2).to(state.dtype)
         device = state.device.type
+        # in whole precision under autocast: the kernels below want one dtype
+        with torch.autocast(device, enabled=False) if torch.is_autocast_enabled(device) else nullcontext():
+            inputs, device = context.flatten(0, -2).to(state.dtype), state.device.type
         # in whole precision under autocast: the kernels below want one dtype
         with torch.autocast(device, enabled=False) if torch.is_autocast_enabled(device) else nullcontext():
             flat = _Unroll.apply(inputs, state.flatten(0, -2), cell.weight_hh, cell.bias_hh, steps, look)

@@ -24,7 +24,7 @@ class MLPStep(Step):
         self.size = hidden_size
 
     def initial_state(self, x: Tensor) -> Tensor:
-        return x.new_zeros(*x.shape[:-1], self.outward.out_features)
+        return x.new_zeros(*x.shape[:-1], self.outward.out_features, dtype=self.outward.weight.dtype)
 
     def prepare(self, x: Tensor) -> Tensor:
         return self.inward(x)

@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from jsonargparse import ArgumentParser, Namespace
+import yaml
+from jsonargparse import ArgumentParser, DefaultHelpFormatter, Namespace
 from torch import nn
 
 from ponderosa.halting import Fixed
@@ -29,14 +30,22 @@ class Experiment:
     settings: Settings
 
 
-def experiment_parser(**options: Any) -> ArgumentParser:
+class Help(argparse.RawDescriptionHelpFormatter, DefaultHelpFormatter):
+    """Help that keeps the lines of its text and shows defaults."""
+
+
+def experiment_parser(halting: bool = True, **options: Any) -> ArgumentParser:
     """The parser of an experiment: classes by name or dotted path, their arguments as options."""
-    parser = ArgumentParser(formatter_class=argparse.RawDescriptionHelpFormatter, exit_on_error=False, **options)
+    parser = ArgumentParser(formatter_class=Help, exit_on_error=False, **options)
     parser.add_argument("--config", action="config", help="a YAML file with any of these options, such as a run's config.yaml")
     parser.add_argument("--task", type=Task, required=True, help="what is learned: a name, or your own's dotted path")
-    parser.add_argument(
-        "--halting", type=Halting, default={"class_path": _path(Fixed)}, help="the mechanism: a name, or your own's dotted path"
-    )
+    if halting:
+        parser.add_argument(
+            "--halting",
+            type=Halting,
+            default={"class_path": _path(Fixed)},
+            help="the mechanism, likewise",
+        )
     parser.add_argument(
         "--step", type=Step, default={"class_path": _path(GRUStep), "init_args": {"hidden_size": 128}},
         help="what is repeated: a step's name, or your own's dotted path",
@@ -75,13 +84,11 @@ def claim(folder: RunFolder, config: str) -> None:
         with replacing(folder.config) as temporary:
             temporary.write_text(config)
         return
-    theirs = folder.config.read_text().splitlines()
-    differing = [line.strip() for line in config.splitlines() if line not in theirs and not line.startswith("progress:")]
+    ours, theirs = (yaml.safe_load(text) for text in (config, folder.config.read_text()))
+    differing = [key for key in ours if key != "progress" and ours[key] != theirs.get(key)]
     if differing:
-        raise ValueError(
-            f"{folder.path} holds a run with other options (here: {'; '.join(differing)}). Choose another one with --folder, "
-            "or remove it"
-        )
+        said = "; ".join(f"{key} is {ours[key]} here, {theirs.get(key)} there" for key in differing)
+        raise ValueError(f"{folder.path} holds a run with other options: {said}. Choose another --folder, or remove this one")
 
 
 def _path(cls: type) -> str:

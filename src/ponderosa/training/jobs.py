@@ -1,6 +1,7 @@
 """Several runs at once, each a process of its own: what compare and reproduce train with."""
 
 import contextlib
+import json
 import os
 import signal
 import subprocess
@@ -10,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ponderosa.training.experiment import claim
 from ponderosa.training.run import RunFolder
 
 
@@ -27,6 +29,10 @@ class Job:
     def run(self) -> RunFolder:
         return RunFolder(self.folder)
 
+    def done_with(self) -> bool:
+        """Whether the run is trained and was measured on as many examples as asked for."""
+        return self.run.result.exists() and json.loads(self.run.result.read_text())["examples"] == self.examples
+
     def done(self) -> int:
         """Batches done, for the progress bar."""
         with contextlib.suppress(OSError, ValueError, IndexError):
@@ -38,7 +44,9 @@ def train_all(jobs: list[Job], *, at_once: int = 2, progress: bool = True) -> No
     """Train every job that has no result yet, `at_once` at a time, each on one thread; killed ones go on."""
     from tqdm import tqdm
 
-    waiting = [job for job in jobs if not job.run.result.exists()]
+    for job in jobs:
+        claim(job.run, job.config)  # what is there already must be what is asked for
+    waiting = [job for job in jobs if not job.done_with()]
     running: list[tuple[Job, subprocess.Popen[bytes]]] = []
     finished = len(jobs) - len(waiting)
     total = sum(job.batches for job in jobs)
@@ -56,7 +64,7 @@ def train_all(jobs: list[Job], *, at_once: int = 2, progress: bool = True) -> No
                         finished += 1
                         _check(job, process)
                 # a run that stopped early counts as whole
-                bar.n = sum(j.batches if j.run.result.exists() else j.done() for j in jobs)
+                bar.n = sum(j.batches if j.done_with() else j.done() for j in jobs)
                 bar.set_postfix(done=f"{finished}/{len(jobs)}", refresh=False)
                 bar.refresh()
     finally:

@@ -12,7 +12,7 @@ from lightning_fabric.strategies import DDPStrategy, Strategy
 from torch import Tensor, nn
 
 from ponderosa.keys import mix
-from ponderosa.measure.evaluate import Evaluation, evaluate, share, to_device
+from ponderosa.measure.evaluate import Evaluation, evaluate, share, to_like
 from ponderosa.ponder import Ponder
 from ponderosa.tasks.base import Task
 from ponderosa.training.checkpoint import Progress, load_checkpoint, save_checkpoint
@@ -75,7 +75,7 @@ class Trainer:
         settings, fabric = self.settings, self.fabric
         _seed(fabric.device, settings.seed, index, fabric.global_rank)
         batch = self.task.batch("train", index, settings.batch_size, settings.seed)
-        batch = to_device(share(batch, fabric.global_rank, fabric.world_size), fabric.device)
+        batch = to_like(share(batch, fabric.global_rank, fabric.world_size), next(self.net.parameters()))
         loss, values = self.objective(batch)
         self.optimizer.zero_grad()
         fabric.backward(loss)

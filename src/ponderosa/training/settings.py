@@ -53,6 +53,9 @@ class Settings:
         for name in counts:
             if getattr(self, name) < 1:
                 raise ValueError(f"{name}={getattr(self, name)}: at least 1 is needed")
+        for name in ("clip", "patience", "weight_decay", "lr"):
+            if not getattr(self, name) >= 0:
+                raise ValueError(f"{name}={getattr(self, name)}: it cannot be negative")
         self.check_shares(self.devices)
         for name in ("evaluate_every", "checkpoint_every"):
             if getattr(self, name) % self.log_every:
