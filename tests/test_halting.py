@@ -76,10 +76,10 @@ class TestCompositions:
         torch.testing.assert_close(solution.weights[:, 0], f64(0.3, 0.7, 0, 0, 0))
 
     def test_bounded_below(self, engine: str) -> None:
-        # ACT would halt at step 2 (0.6, 0.4): step 2 takes the 0.4 that is left, and steps 3 and 4 nothing
+        # ACT would halt at step 2 (0.6, 0.4): steps at which a unit may not end weigh nothing, the first that may gets it all
         x = states_of(f64([0.6], [0.6], [0.6], [0.6], [0.6]))
         solution = run(po.Bounded(po.ACT(), min_steps=4), x, engine)
-        torch.testing.assert_close(solution.weights[:, 0], f64(0.6, 0.4, 0, 0, 0))
+        torch.testing.assert_close(solution.weights[:, 0], f64(0, 0, 0, 1, 0))
         assert solution.steps.tolist() == [4]
 
     def test_whoever_is_first_ends_it(self, engine: str) -> None:
@@ -90,10 +90,10 @@ class TestCompositions:
         torch.testing.assert_close(solution.weights.T, f64(*rows))
 
     def test_only_the_first_weighs(self, engine: str) -> None:
-        # the plan is first and answers with one step; ACT ends the unit at step 2 but gives no shares
-        x = states_of(torch.full((4, 1), 0.6, dtype=torch.float64))
-        solution = run(po.AnyOf([po.PlannedDepth(3), po.ACT()]), x, engine)
-        assert solution.weights[:, 0].tolist() == [0, 1, 0, 0]
+        # ACT is first and gives shares; the plan ends the unit at step 2 and gives none
+        x = states_of(torch.full((4, 1), 0.3, dtype=torch.float64))
+        solution = run(po.AnyOf([po.ACT(), po.PlannedDepth(2)]), x, engine)
+        torch.testing.assert_close(solution.weights[:, 0], f64(0.3, 0.7, 0, 0))
 
     def test_min_steps_of_lac(self, engine: str) -> None:
         # changes -1, -2, ...: each is below zero, so the paper's rule would halt at step 2
