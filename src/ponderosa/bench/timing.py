@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
 from typing import Any, Protocol
 
 import torch
 
-RUNS = 5
-"""Runs of one candidate in each of its turns."""
+RUNS = 20
+"""Runs of one candidate in each of its turns: enough to find its own data in the cache again, as in training."""
 
 
-@contextmanager
+@contextlib.contextmanager
 def one_thread() -> Iterator[None]:
     """One thread for torch, and as many as before afterwards."""
     threads = torch.get_num_threads()
@@ -70,6 +70,7 @@ class Worker:
     """
 
     def __init__(self, module: str, *arguments: str, **environment: str):
+        self.name = " ".join((module, *arguments))
         self.process = subprocess.Popen(
             [sys.executable, "-m", module, *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
             env={**os.environ, "OMP_NUM_THREADS": "1", **environment},
@@ -77,11 +78,11 @@ class Worker:
 
     def ask(self, question: str) -> Any:
         assert self.process.stdin is not None and self.process.stdout is not None
-        self.process.stdin.write(question + "\n")
-        self.process.stdin.flush()
+        with contextlib.suppress(BrokenPipeError):
+            print(question, file=self.process.stdin, flush=True)
         answer = self.process.stdout.readline()
         if not answer:
-            raise RuntimeError(f"{' '.join(map(str, self.process.args))} ended early; its own message stands above")  # type: ignore[arg-type]
+            raise RuntimeError(f"{self.name} ended early: its own message stands above")
         return json.loads(answer)
 
     def turn(self) -> list[float]:

@@ -5,17 +5,12 @@ A run is the whole training step: forward pass, loss, backward pass, clipping, A
 
 from __future__ import annotations
 
-import importlib.metadata
 import importlib.util
-import os
-import platform
 import resource
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -24,7 +19,8 @@ from tqdm import tqdm
 
 from ponderosa.bench.peers import INSTALL, Contestant, adaptive_gru, labml, share_weights
 from ponderosa.bench.timing import Worker, alternate, one_thread, percentile, serve, time_runs
-from ponderosa.halting import ACT, Halting, PonderNet
+from ponderosa.halting import ACT, PonderNet
+from ponderosa.measure.environment import environment
 from ponderosa.ponder import Ponder
 from ponderosa.steps import GRUStep
 from ponderosa.tasks import Parity
@@ -33,15 +29,14 @@ SIZE, HIDDEN, STEPS, BATCH = 8, 64, 20, 128
 BETA, LAMBDA_P, TAU, EPS, CLIP = 0.01, 0.2, 0.001, 0.01, 1.0
 RATE = 1e-9  # too small to change how deep the networks go while they are timed
 FEW, ALL = -1.0, -20.0  # the halting unit's bias: the peer's own default, and one with which nothing halts before the limit
-EARLIER = 0.27  # the peer halts as if eps were larger by its newest halting value, which is about sigmoid(-1)
+EARLIER = 0.27  # the peer halts as if eps were larger by its newest halting value, here sigmoid(-1)
 
 PONDERNET, ACT_FEW, ACT_ALL = "PonderNet", "ACT, few steps", f"ACT, {STEPS} steps"
 LABML, PEER_ACT = "labml-nn", "pytorch-adaptive-computation-time"
 PEERS = {PONDERNET: LABML, ACT_FEW: PEER_ACT, ACT_ALL: PEER_ACT}
-MODULES = {
-    "ponderosa": "ponderosa", LABML: "labml_nn.adaptive_computation.ponder_net", PEER_ACT: "pytorch_adaptive_computation_time",
-}  # fmt: skip
+MODULES = {LABML: "labml_nn.adaptive_computation.ponder_net", PEER_ACT: "pytorch_adaptive_computation_time"}
 EAGER, COMPILED = "ponderosa eager", "ponderosa compiled"
+NOTES = {(ACT_FEW, COMPILED): f"a compiled graph has no early end: it takes all {STEPS} steps"}
 
 
 def bench_train(*, rounds: int = 30, compile: bool = True, progress: bool = True) -> dict[str, Any]:
@@ -55,12 +50,20 @@ def bench_train(*, rounds: int = 30, compile: bool = True, progress: bool = True
         for task, peer in PEERS.items():
             bar.set_description(task)
             rows += _race(task, [EAGER, *([COMPILED] if compile else []), peer], rounds, bar.update)
-    imports = {name: _import_seconds(module) for name, module in MODULES.items() if _installed(module)}
-    return {"benchmark": "train", "environment": _environment(), "rows": rows, "imports": imports}
+    peers = [name for name in MODULES if _installed(name)]
+    task = f"parity, length {SIZE}, hidden {HIDDEN}, {STEPS} steps, batch {BATCH}"
+    imports = {
+        "ponderosa": _seconds("from ponderosa import *"),
+        **{name: _seconds(f"import {MODULES[name]}") for name in peers},
+    }
+    return {
+        "benchmark": "train", "environment": {**environment(*peers), "threads": 1, "task": task}, "rows": rows,
+        "imports": imports,
+    }  # fmt: skip
 
 
 def _race(task: str, names: list[str], rounds: int, after_round: Callable[[], object]) -> list[dict[str, Any]]:
-    missing = [name for name in names if not _installed(MODULES.get(name, "ponderosa"))]
+    missing = [name for name in names if not _installed(name)]
     with tempfile.TemporaryDirectory() as cache:  # an empty one, so that compiling takes what it takes a new user
         workers = {
             name: Worker(__spec__.name, task, name, TORCHINDUCTOR_CACHE_DIR=cache) for name in names if name not in missing
@@ -77,6 +80,7 @@ def _race(task: str, names: list[str], rounds: int, after_round: Callable[[], ob
         {
             "task": task, "who": name, "ms": round(1000 * s, 3), "examples_per_second": round(BATCH / s),
             "speedup": None if peer is None else round(peer / s, 2), **starts[name], "memory_mb": memory[name],
+            "note": NOTES.get((task, name)),
         }
         for name, s in seconds.items()
     ]  # fmt: skip
@@ -86,17 +90,19 @@ def _race(task: str, names: list[str], rounds: int, after_round: Callable[[], ob
 def contestant(task: str, who: str) -> Contestant:
     """A network ready to train, with the same weights whoever it is."""
     torch.manual_seed(0)
-    few = task == ACT_FEW
-    halting: Halting = ACT(tau=TAU, eps=EPS + EARLIER if few else EPS, bias=FEW if few else ALL)
+    bias = FEW if task == ACT_FEW else ALL
+    halting: ACT | PonderNet = ACT(tau=TAU, eps=EPS + EARLIER if bias == FEW else EPS, bias=bias)
     if task == PONDERNET:
         halting = PonderNet(beta=BETA, lambda_p=LAMBDA_P, kl="reverse")
     net = Ponder(GRUStep(SIZE, HIDDEN), halting, head=nn.Linear(HIDDEN, 1), max_steps=STEPS)
+    assert halting.gate is not None
+    nn.init.zeros_(halting.gate.weight)  # only the bias decides how deep the examples go: equally deep on both sides
     if who in (EAGER, COMPILED):
         return _ours(net, compiled=who == COMPILED)
     if who == LABML:
         peer = labml(SIZE, HIDDEN, STEPS, BETA, LAMBDA_P, RATE)
     else:
-        peer = adaptive_gru(SIZE, HIDDEN, STEPS, TAU, EPS, FEW if few else ALL, RATE)
+        peer = adaptive_gru(SIZE, HIDDEN, STEPS, TAU, EPS, bias, RATE)
     share_weights(net, peer.net)
     return peer
 
@@ -142,33 +148,15 @@ def _peak_memory() -> int:
     return round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 1e6)
 
 
-def _import_seconds(module: str, runs: int = 5) -> float:
-    """What importing takes in a new process, once torch is there."""
-    code = f"import torch, time; start = time.perf_counter(); import {module}; print(time.perf_counter() - start)"
+def _seconds(statement: str, runs: int = 5) -> float:
+    """What an import takes in a new process, once torch is there."""
+    code = f"import torch, time; start = time.perf_counter()\n{statement}\nprint(time.perf_counter() - start)"
     found = [float(subprocess.check_output([sys.executable, "-c", code], text=True)) for _ in range(runs)]
     return round(min(found), 3)
 
 
-def _installed(module: str) -> bool:
-    return importlib.util.find_spec(module.partition(".")[0]) is not None
-
-
-def _environment() -> dict[str, Any]:
-    packages = ("ponderosa", "torch", LABML, PEER_ACT)
-    versions = {name: importlib.metadata.version(name) for name in packages if name == "torch" or _installed(MODULES[name])}
-    return {
-        **versions, "python": platform.python_version(), "machine": _processor(), "cores": os.cpu_count(), "threads": 1,
-        "date": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()),
-        "task": f"parity, length {SIZE}, hidden {HIDDEN}, {STEPS} steps, batch {BATCH}",
-    }  # fmt: skip
-
-
-def _processor() -> str:
-    info = Path("/proc/cpuinfo")
-    names = (
-        [line.split(":")[1].strip() for line in info.read_text().splitlines() if "model name" in line] if info.exists() else []
-    )
-    return names[0] if names else platform.processor() or platform.machine()
+def _installed(name: str) -> bool:
+    return name not in MODULES or importlib.util.find_spec(MODULES[name].partition(".")[0]) is not None
 
 
 if __name__ == "__main__":

@@ -191,9 +191,13 @@ def _unreduced(criterion: Criterion, outputs: Tensor, targets: Tensor) -> Tensor
     return criterion(outputs, targets, reduction="none") if _takes_reduction(criterion) else criterion(outputs, targets)
 
 
-@torch.compiler.assume_constant_result  # the compiler cannot look into signatures
 def _takes_reduction(criterion: Criterion) -> bool:
     return "reduction" in _parameters(criterion)
+
+
+# The compiler cannot look into signatures: it is to call the function and keep what it says. This is all that
+# torch.compiler.assume_constant_result does, besides importing the compiler, which takes longer than importing torch.
+_takes_reduction._dynamo_marked_constant = True  # type: ignore[attr-defined]
 
 
 @lru_cache(maxsize=32)

@@ -1,0 +1,38 @@
+"""`torch.compile` takes a network and its loss in one graph, and both give the same numbers as without it."""
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import ponderosa as po
+
+HALTINGS: dict[str, Callable[[], po.Halting]] = {
+    "PonderNet": po.PonderNet,
+    "PonderNet, reverse": lambda: po.PonderNet(kl="reverse"),
+    "ACT": po.ACT,
+    "ACT, few steps": lambda: po.ACT(bias=0.0),
+    "LAC": po.LAC,
+    "Fixed": po.Fixed,
+}
+CRITERIA = {"module": nn.BCEWithLogitsLoss(), "function": nn.functional.binary_cross_entropy_with_logits}
+
+
+@pytest.mark.parametrize("halting", HALTINGS)
+@pytest.mark.parametrize("criterion", CRITERIA)
+def test_one_graph(halting: str, criterion: str) -> None:
+    """The backend that only runs the graph: what is tested is that there is one, and what stands in it."""
+    torch.manual_seed(0)
+    net = po.Ponder(po.GRUStep(3, 4), HALTINGS[halting](), head=nn.Linear(4, 1), max_steps=6).double()
+    x, y = torch.randn(5, 3).double(), torch.randint(0, 2, (5, 1)).double()
+
+    def loss(x: Tensor, y: Tensor) -> Tensor:
+        return net.loss(net(x), y, CRITERIA[criterion])
+
+    torch.compiler.reset()
+    losses = [loss(x, y), torch.compile(loss, fullgraph=True, backend="eager")(x, y)]
+    torch.testing.assert_close(losses[0], losses[1])
+    parameters = list(net.parameters())
+    gradients = [torch.autograd.grad(value, parameters, materialize_grads=True) for value in losses]
+    torch.testing.assert_close(gradients[0], gradients[1])
