@@ -57,7 +57,7 @@ def test_it_stops_where_it_is_told() -> None:
 
     context = step.prepare(x)
     found = step.unroll(context, state, 1, 20, stop)
-    assert shown == [4, 2]
+    assert shown == [3, 1, 2]
     expected = step.unroll(context, state, 1, 6)
     assert torch.equal(found, expected)
     parameters = list(step.parameters())
@@ -69,4 +69,4 @@ def test_states_of_tokens() -> None:
     step, x, state = made()
     x, state = x.expand(6, *x.shape), state.expand(6, *state.shape)
     found = step.unroll(step.prepare(x), state, 1, 20, lambda states: states.shape[1:] == (6, BATCH, HIDDEN))
-    assert found.shape == (4, 6, BATCH, HIDDEN)
+    assert found.shape == (3, 6, BATCH, HIDDEN)

@@ -1,6 +1,6 @@
 """A GRU cell that sees the same input at every step."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from typing import Any
 
@@ -12,8 +12,6 @@ from torch.autograd.function import once_differentiable
 from ponderosa.steps.base import Step
 
 Stop = Callable[[Tensor], bool]
-FIRST_LOOK = 4
-"""Steps before the first look at who is still alive; the next follows when there are half as many steps again."""
 aten = torch.ops.aten
 
 
@@ -80,20 +78,19 @@ class _Unroll(torch.autograd.Function):
         fixed = torch.cat([inputs[:, : 2 * size], torch.zeros_like(state)], 1).add_(bias)
         input_n, one, transposed = -2 * inputs[:, 2 * size :], state.new_ones(()), weight.t()
         gates, candidates, states = _allocate(state, steps)
-        s, before, seen, look = torch.empty_like(state), state, 0, FIRST_LOOK
-        each = zip(gates.unbind(), gates[..., : 2 * size].unbind(), *_parts(gates), candidates.unbind(), states.unbind())
-        for n, (gate, rz, r, z, g, c, after) in enumerate(each, 1):
-            torch.addmm(fixed, before, transposed, out=gate)
-            rz.sigmoid_()
-            torch.addcmul(input_n, r, g, value=-2, out=s).sigmoid_()
-            torch.sub(one, s, alpha=2, out=c)  # tanh(a) = 1 - 2 sigmoid(-2a)
-            before = torch.lerp(c, before, z, out=after)
-            if stop is not None and n == look < steps:
-                if stop(states[seen:n]):
-                    break
-                seen, look = n, n + n // 2
-        ctx.save_for_backward(weight, state, gates[:n], candidates[:n], states[:n])
-        return states[:n]
+        s, before = torch.empty_like(state), state
+        for first, end in _looks(steps) if stop else [(0, steps)]:
+            new = slice(first, end)
+            for gate, rz, r, z, g, c, after in _each_step(gates[new], candidates[new], states[new]):
+                torch.addmm(fixed, before, transposed, out=gate)
+                rz.sigmoid_()
+                torch.addcmul(input_n, r, g, value=-2, out=s).sigmoid_()
+                torch.sub(one, s, alpha=2, out=c)  # tanh(a) = 1 - 2 sigmoid(-2a)
+                before = torch.lerp(c, before, z, out=after)
+            if stop and end < steps and stop(states[new]):
+                break
+        ctx.save_for_backward(weight, state, gates[:end], candidates[:end], states[:end])
+        return states[:end]
 
     @staticmethod
     @once_differentiable
@@ -123,6 +120,15 @@ class _Unroll(torch.autograd.Function):
         return d_inputs, d_state, d_weight, sum_gates.sum(0), None, None
 
 
+def _looks(steps: int) -> Iterator[tuple[int, int]]:
+    """Steps between two looks at who is still alive: 3 at first, then half as many as were taken, so that looking and
+    steps that nobody needs both stay a small part of the whole."""
+    first, end = 0, 3
+    while first < steps:
+        yield first, min(end, steps)
+        first, end = end, end + end // 2
+
+
 def _allocate(state: Tensor, steps: int) -> tuple[Tensor, Tensor, Tensor]:
     """Room for the gates, candidates and states of all steps, in one piece: the C library gives the memory of several
     large pieces back to the system after each batch, and fetching it anew costs as much as the arithmetic."""
@@ -130,6 +136,12 @@ def _allocate(state: Tensor, steps: int) -> tuple[Tensor, Tensor, Tensor]:
     n = steps * batch * size
     gates, candidates, states = state.new_empty(5 * n).split([3 * n, n, n])
     return gates.view(steps, batch, 3 * size), candidates.view(steps, batch, size), states.view(steps, batch, size)
+
+
+def _each_step(gates: Tensor, candidates: Tensor, states: Tensor) -> Iterator[tuple[Tensor, ...]]:
+    """Where a step puts its gates, r and z together, r, z, g, the candidate and the state."""
+    rz = gates[..., : 2 * states.shape[-1]]
+    return zip(gates.unbind(), rz.unbind(), *_parts(gates), candidates.unbind(), states.unbind())
 
 
 def _parts(gates: Tensor) -> list[tuple[Tensor, ...]]:
