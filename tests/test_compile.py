@@ -1,5 +1,7 @@
 """`torch.compile` takes a network and its loss in one graph, and both give the same numbers as without it."""
 
+import subprocess
+import sys
 from collections.abc import Callable
 
 import pytest
@@ -36,3 +38,8 @@ def test_one_graph(halting: str, criterion: str) -> None:
     parameters = list(net.parameters())
     gradients = [torch.autograd.grad(value, parameters, materialize_grads=True) for value in losses]
     torch.testing.assert_close(gradients[0], gradients[1])
+
+
+def test_who_does_not_compile_does_not_wait_for_the_compiler() -> None:
+    code = "from ponderosa import *; import sys; sys.exit('torch._dynamo' in sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True)

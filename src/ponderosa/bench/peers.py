@@ -26,6 +26,9 @@ class Contestant:
     """How often the cell was applied, for each example."""
     optimizer: torch.optim.Optimizer
 
+    def __post_init__(self) -> None:
+        self.parameters = list(self.net.parameters())
+
 
 def labml(size: int, hidden: int, steps: int, beta: float, lambda_p: float, lr: float) -> Contestant:
     """labml-nn's PonderNet. It applies its cell once more than it uses, and halts by a draw of its own for its metrics."""
