@@ -99,9 +99,7 @@ class PonderNet(Halting):
         self.gate = self.gate or gate(size, self.bias)
 
     def begin(self, state: Tensor, units: Units) -> Memory:
-        memory = {"log_survival": state.new_zeros(units.shape)}
-        if units.mask is not None:
-            memory["mask"] = units.mask
+        memory = {"log_survival": state.new_zeros(units.shape), **({} if units.mask is None else {"mask": units.mask})}
         if not self.training and self.evaluation == "sample":
             memory["draw"] = uniform(self.seed, units.key.to(state.device)).to(state.dtype)
         return memory
