@@ -106,7 +106,10 @@ CALL: dict[str, tuple[Callable[[], object], str]] = {
         "max_steps=4, but there are heads for 2 steps only",
     ),
     "unknown engine": (lambda: net()(x, engine="stream"), r"engine='stream': choose one of \['compact', 'unroll'\]"),
-    "compact training": (lambda: net()(x, engine="compact"), r'engine="compact" .*: call net\.eval\(\) first'),
+    "compact training": (
+        lambda: po.Ponder(po.GRUStep(4, 8), po.ACT(), max_steps=3)(x, engine="compact"),
+        r'engine="compact" skips halted work, but ACT trains on every step: call net\.eval\(\) first',
+    ),
     "a state of another batch": (
         lambda: net()(x, state=torch.zeros(2, 8)),
         r"the input is \[3, 4\], but the state read is \[2, 8\]",
@@ -199,7 +202,7 @@ class Sharing(po.Step):
     def initial_state(self, x: Tensor) -> Tensor:
         return torch.zeros_like(x)
 
-    def prepare(self, x: Tensor) -> tuple[Tensor, Tensor]:
+    def prepare(self, x: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
         return x, torch.ones(1, 4)
 
     def advance(self, context: tuple[Tensor, Tensor], state: Tensor, n: int) -> Tensor:

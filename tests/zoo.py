@@ -122,8 +122,8 @@ class Attention(po.Step):
     def initial_state(self, x: dict[str, Tensor]) -> Tensor:
         return x["tokens"].new_zeros(*x["mask"].shape, SIZE)
 
-    def prepare(self, x: dict[str, Tensor]) -> dict[str, Tensor]:
-        return {"inward": self.inward(x["tokens"]), "mask": x["mask"]}
+    def prepare(self, x: dict[str, Tensor], mask: Tensor | None = None) -> dict[str, Tensor | None]:
+        return {"inward": self.inward(x["tokens"]), "mask": mask}
 
     def advance(self, context: dict[str, Tensor], state: Tensor, n: int) -> Tensor:
         q, k, v = self.qkv(state).split(SIZE, -1)
@@ -161,6 +161,13 @@ STEPS: dict[str, tuple[tuple[bool, ...], Callable[[], nn.Module]]] = {
     "numbered-cell": ((FLAT, TOKENS), lambda: po.CellStep(NumberedCell(), initial_state=NumberedCell.start)),
     "stack": ((FLAT, TOKENS), stack),
     "attention": ((TOKENS,), Attention),
+    "transformer": ((TOKENS,), lambda: po.TransformerStep(SIZE, 2, layers=LIMIT, mlp_size=5)),
+    "transformer-frozen": (
+        (TOKENS,),
+        lambda: po.TransformerStep(SIZE, 2, layers=LIMIT, mlp_size=5, norm="post", frozen_kv=True),
+    ),
+    "transformer-tied": ((TOKENS,), lambda: po.TransformerStep(SIZE, 2, mlp_size=5)),
+    "transformer-signal": ((TOKENS,), lambda: po.TransformerStep(SIZE, 2, mlp_size=5, norm="post", step_signal=LIMIT)),
 }
 """Name: the inputs it takes, `[batch, size]` or tokens, and how to build it."""
 
@@ -189,7 +196,7 @@ class Pair:
         """The net, with weights drawn from `seed`."""
         torch.manual_seed(seed)
         encoder: nn.Module | None = Tokens() if tokens and self.step != "attention" else None
-        if self.step == "stack":
+        if self.step == "stack" or self.step.startswith("transformer"):
             encoder = nn.Sequential(*([encoder] if encoder else []), nn.Linear(INPUT, SIZE))
         head: nn.Module = nn.Linear(SIZE, CLASSES)
         if tokens and self.unit != "token" and self.exits:

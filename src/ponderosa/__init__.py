@@ -24,14 +24,15 @@ if TYPE_CHECKING:
     )
     from ponderosa.ponder import Ponder
     from ponderosa.solution import Solution
-    from ponderosa.steps import CellStep, GRUStep, MLPStep, Stack, Step
+    from ponderosa.steps import CellStep, GRUStep, MLPStep, Stack, Step, TokenStep, TransformerStep
+    from ponderosa.stream import Answer, Request, Stream
 
 __version__ = "0.1.0"
 
 __all__ = [
-    "ACT", "LAC", "AnyOf", "Bounded", "CellStep", "ConfidenceExit", "EntropyExit", "Fixed", "GRUStep", "Halting",
-    "MLPStep", "PatienceExit", "PlannedDepth", "Ponder", "PonderNet", "Solution", "Stack", "Step", "Units",
-    "functional",
+    "ACT", "LAC", "Answer", "AnyOf", "Bounded", "CellStep", "ConfidenceExit", "EntropyExit", "Fixed", "GRUStep", "Halting",
+    "MLPStep", "PatienceExit", "PlannedDepth", "Ponder", "PonderNet", "Request", "Solution", "Stack", "Step", "Stream",
+    "TokenStep", "TransformerStep", "Units", "functional",
 ]  # fmt: skip
 
 
@@ -41,7 +42,7 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'ponderosa' has no attribute {name!r}")
     if name == "functional":
         return importlib.import_module("ponderosa.functional")
-    for home in ("halting", "steps", "ponder", "solution"):
+    for home in ("halting", "steps", "ponder", "solution", "stream"):
         module = importlib.import_module(f"ponderosa.{home}")
         if hasattr(module, name):
             globals()[name] = getattr(module, name)

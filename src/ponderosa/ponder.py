@@ -22,8 +22,9 @@ ENGINES = {"unroll": unroll, "compact": compact}
 class Ponder(nn.Module):
     """Repeats a step until its halting says stop, and answers with the head.
 
-    In training mode it runs the masked, differentiable unroll; in evaluation mode halted examples are
-    no longer computed. Both give the same answer.
+    What has halted is no longer computed: in evaluation always, in training where the halting is hard (LAC, planned depth).
+    Where every step counts (PonderNet) or weighs in (ACT), training runs the masked, differentiable unroll. All engines
+    give the same answer.
 
     Args:
         step: any module `(x, state) -> state`, or a `Step`.
@@ -79,25 +80,38 @@ class Ponder(nn.Module):
         """
         limit = self.max_steps if max_steps is None else self._limit(max_steps)
         run = self._engine(engine)
+        encoded, state, units = self.begin(x, state=state, mask=mask, key=key, depth=depth)
+        solution = run(self.step, self.halting, self.head, encoded, state, units, limit)
+        self._check("answer", solution.output)
+        return solution
+
+    def begin(
+        self, x: Tree, *, state: Tree | None = None, mask: Tensor | None = None, key: Tensor | None = None,
+        depth: Tensor | None = None,
+    ) -> tuple[Tree, Tree, Units]:  # fmt: skip
+        """What an engine starts from: the encoded input, h_0 and the units, all checked."""
         self._check("input", x)
         self._check("state", state)
         encoded = x if self.encoder is None else self.encoder(x)
         state = self.step.initial_state(encoded) if state is None else state
-        units = self._units(x, state, mask, key, depth)
-        solution = run(self.step, self.halting, self.head, encoded, state, units, limit)
-        self._check("answer", solution.output)
-        return solution
+        return encoded, state, self._units(x, state, mask, key, depth)
 
     def loss(self, solution: Solution, target: Tensor, criterion: Criterion) -> Tensor:
         """The training loss: the criterion as this halting weighs it, its own terms included."""
         return self.halting.loss(solution, target, criterion)
 
     def _engine(self, name: str | None) -> Callable[..., Solution]:
-        name = name or ("unroll" if self.training else "compact")
+        skips = self.halting.hard and not (self.training and self.halting.trains_every_step)
+        if name is None:  # a step with an unroll of its own trains faster that way, and the compiler wants fixed shapes
+            fused = self.training and hasattr(self.step, "unroll")
+            name = "unroll" if torch.compiler.is_compiling() or fused or (self.training and not skips) else "compact"
         if name not in ENGINES:
             raise ValueError(f"engine={name!r}: choose one of {sorted(ENGINES)}")
-        if name == "compact" and self.training:
-            raise ValueError('engine="compact" keeps no gradients and no step that nobody needs: call net.eval() first')
+        if name == "compact" and self.training and not skips:
+            raise ValueError(
+                f'engine="compact" skips halted work, but {type(self.halting).__name__} trains on every step: '
+                "call net.eval() first, or leave the engine out"
+            )
         return ENGINES[name]
 
     def _limit(self, max_steps: int | None) -> int:

@@ -1,91 +1,52 @@
-"""Inference that drops what has halted: after each step the examples that are done leave the batch."""
-
-from typing import Any
+"""Halted work that is really not done: after each step the examples that are done leave the batch, and tokens that are
+done are only attended to. Gradients go through it, so training skips, too."""
 
 import torch
 from torch import Tensor, nn
 
-from ponderosa.engine.head import answer, last_answer
-from ponderosa.engine.ledger import Ledger, frozen
+from ponderosa.engine.head import last_answer
+from ponderosa.engine.live import Live, Parts, join
+from ponderosa.engine.thrift import Thrift
 from ponderosa.halting.base import Halting, Units
 from ponderosa.solution import Solution
 from ponderosa.steps.base import Step
 from ponderosa.tree import Tree, over_units, tree_map
 
 
-@torch.no_grad()
 def compact(
     step: Step, halting: Halting, head: nn.Module | None, x: Tree, state: Tree, units: Units, max_steps: int
 ) -> Solution:
-    """The masked unroll's result in evaluation, without computing examples that have halted."""
-    context, memory = step.prepare(x), halting.begin(step.read(state), units)
-    ledger = Ledger(units, max_steps, like=step.read(state))
-    results = _Results(ledger, max_steps)
-    rows = torch.arange(units.shape[0], device=ledger.alive.device)
-    weighed: Tree = tree_map(torch.zeros_like, state)
-    answered: Tensor | None = None
-    while ledger.n < max_steps and len(rows):
-        n = ledger.n + 1
-        after = step.advance(context, state, n)
-        state = frozen(ledger.alive, after, state) if halting.unit == "token" else after
-        output = answer(head, step.read(state), n) if halting.reads_output else None
-        share, done, memory = halting.update(n, step.read(state), output, memory)
-        weights = ledger.settle(share[None], done[None])[0]
-        weighed = _add(weighed, weights, state)
-        if output is not None and halting.trains_every_step:
-            part = over_units(weights, output) * output
-            answered = part if answered is None else answered + part
-        results.weights[n - 1, rows] = weights
-        going = ledger.alive.flatten(1).any(1) if ledger.alive.ndim > 1 else ledger.alive
-        if going.all() and n < max_steps:
-            continue
-        results.leave(rows, ~going, weighed, answered, ledger.steps)
-        stay = going.nonzero()[:, 0]
-        rows, context, state, memory, weighed, answered = (
-            _select(tree, stay, len(going)) for tree in (rows, context, state, memory, weighed, answered)
-        )
-        ledger.keep(stay)
-    if results.state is None:  # an empty batch
-        results.state = weighed
-    output = last_answer(head, step.read(results.state), results.steps) if results.output is None else results.output
-    return Solution(output, results.weights, results.steps, results.state, None, units.mask)
+    """The masked unroll's result without computing what has halted."""
+    rows = torch.arange(units.shape[0], device=step.read(state).device)
+    live = Live(step, halting, head, max_steps).begin(rows, x, state, units)
+    thrift, parts, halted = Thrift(step, step.read(state)), [], 0
+    for n in range(1, max_steps + 1):
+        ended = live.take_step(n)
+        ending = int(ended.sum())
+        if ending:
+            parts.append(live.leave(ended.nonzero()[:, 0] if ending < len(live) else None))
+        halted += ending
+        if halted == len(live):
+            break
+        if thrift.pays(halted, len(live) - halted):
+            live.keep(live.going.nonzero()[:, 0])
+            halted = 0
+    return solution(step, head, join(parts or [live.leave(None)]), units, max_steps)
 
 
-class _Results:
-    """Where examples put down what they leave with."""
-
-    def __init__(self, ledger: Ledger, max_steps: int):
-        self.weights = ledger.spent.new_zeros(max_steps, *ledger.spent.shape)
-        self.steps = torch.zeros_like(ledger.steps)
-        self.state: Tree = None
-        self.output: Tensor | None = None
-
-    def leave(self, rows: Tensor, leaving: Tensor, state: Tree, output: Tensor | None, steps: Tensor) -> None:
-        batch, gone = len(self.steps), rows[leaving]
-        if self.state is None:
-            self.state = tree_map(lambda s: s.new_zeros(batch, *s.shape[1:]), state)
-            self.output = None if output is None else output.new_zeros(batch, *output.shape[1:])
-        tree_map(lambda kept, s: kept.index_copy_(0, gone, s[leaving]), self.state, state)
-        if self.output is not None and output is not None:
-            self.output.index_copy_(0, gone, output[leaving])
-        self.steps[gone] = steps[leaving]
+def solution(step: Step, head: nn.Module | None, parts: Parts, units: Units, max_steps: int) -> Solution:
+    """What all examples left with, as a solution."""
+    state, steps = parts.state, parts.steps
+    if units.real is not None:  # padding took no step
+        real = units.real.to(steps.device)
+        state = tree_map(lambda s: torch.where(over_units(real, s), s, 0.0), state)
+    read = step.read(state)
+    weights = _last(steps, max_steps, read) if parts.weights is None else parts.weights.movedim(-1, 0)
+    output = last_answer(head, read, steps) if parts.output is None else parts.output
+    return Solution(output, weights, steps, state, None, units.mask)
 
 
-def _add(weighed: Tree, weights: Tensor, state: Tree) -> Tree:
-    return tree_map(lambda total, s: total + over_units(weights, s) * s, weighed, state)
-
-
-def _select(tree: Tree, rows: Tensor, batch: int) -> Tree:
-    """The chosen examples of every tensor: a first axis that only happens to have the batch's length must not pass for it."""
-
-    def select(leaf: Any) -> Any:
-        if not isinstance(leaf, Tensor) or not leaf.ndim:
-            return leaf
-        if len(leaf) != batch:
-            raise ValueError(
-                f"a tensor of the step's context or of the halting's memory is {list(leaf.shape)}: its first axis must be "
-                f"the batch, here {batch}, so that examples can leave; keep what all examples share in the module"
-            )
-        return leaf.index_select(0, rows)
-
-    return tree_map(select, tree)
+def _last(steps: Tensor, max_steps: int, like: Tensor) -> Tensor:
+    """The weights of answers that are the last step's alone `[max_steps, U]`."""
+    weights = like.new_zeros(max_steps, *steps.shape)
+    return weights.scatter_(0, (steps - 1).clamp_min(0)[None], (steps > 0).to(like.dtype)[None])

@@ -10,6 +10,7 @@ from ponderosa.engine.ledger import Ledger, frozen
 from ponderosa.halting.base import Halting, Memory, Units
 from ponderosa.solution import Solution
 from ponderosa.steps.base import Step
+from ponderosa.steps.transformer import TokenStep
 from ponderosa.tree import Tree, over_units, tree_map
 
 
@@ -17,7 +18,7 @@ def unroll(
     step: Step, halting: Halting, head: nn.Module | None, x: Tree, state: Tree, units: Units, max_steps: int
 ) -> Solution:
     """Run `step` under `halting` with masks: a halted unit is frozen, its state no longer changes."""
-    context, memory = step.prepare(x), halting.begin(step.read(state), units)
+    context, memory = step.prepare(x, units.mask), halting.begin(step.read(state), units)
     ledger = Ledger(units, max_steps, like=step.read(state))
     every_step = halting.training and halting.trains_every_step
     weights, outputs, weighed = [], [], None
@@ -30,7 +31,7 @@ def unroll(
             stop = _Look(step, halting, head, memory, ledger)
             states = _advance(step, context, state, first, max_steps - ledger.n, stop)
         else:
-            states = frozen(ledger.alive, _advance(step, context, state, first, 1), state)
+            states = frozen(ledger.alive, _step(step, context, state, first, ledger.alive), state)
         reads = step.read(states)
         answered = answers(head, reads, first) if every_step or halting.reads_output else None
         shares, dones, memory = halting.scan(first, reads, answered, memory)
@@ -79,6 +80,13 @@ def _advance(
         state = step.advance(context, state, n)
         states.append(state)
     return tree_map(lambda *s: torch.stack(s), *states)
+
+
+def _step(step: Step, context: Tree, state: Tree, n: int, alive: Tensor) -> Tree:
+    """One step, stacked like several; a step whose tokens see each other is told which of them have not halted."""
+    if isinstance(step, TokenStep):
+        return tree_map(lambda s: s[None], step.advance(context, state, n, alive if alive.ndim > 1 else None))
+    return _advance(step, context, state, n, 1)
 
 
 def _weigh(weights: Tensor, states: Tree, so_far: Tree) -> Tree:

@@ -61,6 +61,9 @@ class Halting(nn.Module, ABC):
     """Whether `update` wants the head's answer at each step (exits)."""
     trains_every_step: bool = False
     """Whether training needs every step and its own answer (PonderNet, exits)."""
+    hard: bool = False
+    """Whether the answer is one step's alone: all shares are zero, and the last step gets the whole. Then halted units can
+    leave training, too."""
     adaptive: bool = True
     """Whether the number of steps may differ from the limit: a run in which it never does has collapsed."""
 
@@ -126,8 +129,8 @@ def check_choice(name: str, given: str, *choices: str, why: str = "") -> None:
         raise ValueError(f"{name}={given!r}: choose {words}{why and f', since {why}'}")
 
 
-def hard(done: Tensor, state: Tensor) -> Tensor:
-    """The shares of a mechanism that answers with one step only: none, until the engine gives the rest."""
+def no_share(done: Tensor, state: Tensor) -> Tensor:
+    """The shares of a hard mechanism: none, until the engine gives the last step the whole."""
     return torch.zeros(done.shape, dtype=state.dtype, device=state.device)
 
 

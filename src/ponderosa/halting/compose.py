@@ -34,6 +34,10 @@ class AnyOf(Halting):
         self.adaptive = any(h.adaptive for h in haltings)
         self.term_names = haltings[0].term_names
 
+    @property
+    def hard(self) -> bool:  # type: ignore[override]
+        return self.haltings[0].hard  # type: ignore[return-value]
+
     def build(self, size: int | None) -> None:
         for halting in self.haltings:
             halting.build(size)  # type: ignore[operator]
@@ -70,6 +74,10 @@ class Bounded(Halting):
         self.unit, self.reads_output = halting.unit, halting.reads_output
         self.trains_every_step, self.adaptive = halting.trains_every_step, halting.adaptive or max_steps is not None
         self.term_names = halting.term_names
+
+    @property
+    def hard(self) -> bool:  # type: ignore[override]
+        return self.halting.hard
 
     def build(self, size: int | None) -> None:
         self.halting.build(size)

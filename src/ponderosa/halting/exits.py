@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ponderosa.halting.base import Criterion, Halting, Memory, Unit, Units, check_choice, hard, unit_losses
+from ponderosa.halting.base import Criterion, Halting, Memory, Unit, Units, check_choice, no_share, unit_losses
 from ponderosa.solution import Solution
 
 
@@ -32,6 +32,7 @@ def entropy(logits: Tensor) -> Tensor:
 class Exit(Halting):
     """What the three exits share: they read the head's answer and train every head."""
 
+    hard = True
     reads_output = True
     trains_every_step = True
 
@@ -52,7 +53,7 @@ class Exit(Halting):
         if output is None:
             raise ValueError("an exit judges the answer of every step: give Ponder a head")
         done, memory = self.good(output, memory)
-        return hard(done, state), done, memory
+        return no_share(done, state), done, memory
 
     def loss(self, solution: Solution, target: Tensor, criterion: Criterion) -> Tensor:
         outputs = solution.output[None] if solution.outputs is None else solution.outputs

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from ponderosa.halting.base import Criterion, Halting, Memory, Units, answer_loss, hard
+from ponderosa.halting.base import Criterion, Halting, Memory, Units, answer_loss, no_share
 from ponderosa.solution import Solution
 
 
@@ -16,13 +16,14 @@ class Fixed(Halting):
     tensor([3, 3])
     """
 
+    hard = True
     adaptive = False
 
     def begin(self, state: Tensor, units: Units) -> Memory:
         return {"never": torch.zeros(units.shape, dtype=torch.bool, device=state.device)}
 
     def update(self, n: int | Tensor, state: Tensor, output: Tensor | None, memory: Memory) -> tuple[Tensor, Tensor, Memory]:
-        return hard(memory["never"], state), memory["never"], memory
+        return no_share(memory["never"], state), memory["never"], memory
 
     def loss(self, solution: Solution, target: Tensor, criterion: Criterion) -> Tensor:
         return answer_loss(solution, target, criterion)

@@ -6,7 +6,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from ponderosa.halting.base import Criterion, Halting, Memory, Unit, Units, answer_loss, check_choice, hard
+from ponderosa.halting.base import Criterion, Halting, Memory, Unit, Units, answer_loss, check_choice, no_share
 from ponderosa.solution import Solution
 from ponderosa.tree import over_units
 
@@ -67,6 +67,8 @@ class LAC(Halting):
         across_ranks: in data-parallel runs, whether unit="batch" sees the global batch or each process its own.
     """
 
+    hard = True
+
     def __init__(
         self, *, alpha: float = 1.0, unit: Unit = "example", rule: Rule = "paper", min_steps: int = 1, across_ranks: bool = True
     ):
@@ -103,7 +105,7 @@ class LAC(Halting):
     def update(self, n: int | Tensor, state: Tensor, output: Tensor | None, memory: Memory) -> tuple[Tensor, Tensor, Memory]:
         done, memory = _decide(self.norm(state, memory), memory, self.alpha, self.rule)
         done = done & torch.as_tensor(n >= self.min_steps, device=done.device)
-        return hard(done, state), done, memory
+        return no_share(done, state), done, memory
 
     def loss(self, solution: Solution, target: Tensor, criterion: Criterion) -> Tensor:
         return answer_loss(solution, target, criterion)

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from ponderosa.halting.base import Criterion, Halting, Memory, Unit, Units, answer_loss, check_choice, hard
+from ponderosa.halting.base import Criterion, Halting, Memory, Unit, Units, answer_loss, check_choice, no_share
 from ponderosa.solution import Solution
 from ponderosa.tree import Tree
 
@@ -21,6 +21,8 @@ class PlannedDepth(Halting):
     >>> net(torch.ones(3, 4), depth=torch.tensor([1, 4, 9])).steps
     tensor([1, 4, 5])
     """
+
+    hard = True
 
     def __init__(self, plan: int | Callable[[Tree], Tensor] | None = None, *, unit: Unit = "example"):
         super().__init__()
@@ -47,7 +49,7 @@ class PlannedDepth(Halting):
 
     def update(self, n: int | Tensor, state: Tensor, output: Tensor | None, memory: Memory) -> tuple[Tensor, Tensor, Memory]:
         done = memory["depth"] <= n
-        return hard(done, state), done, memory
+        return no_share(done, state), done, memory
 
     def loss(self, solution: Solution, target: Tensor, criterion: Criterion) -> Tensor:
         return answer_loss(solution, target, criterion)

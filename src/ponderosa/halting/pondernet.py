@@ -95,6 +95,10 @@ class PonderNet(Halting):
         self.gate: nn.Linear | None = None
         self.build(size)
 
+    @property
+    def hard(self) -> bool:  # type: ignore[override]
+        return not self.training
+
     def build(self, size: int | None) -> None:
         self.gate = self.gate or gate(size, self.bias)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from typing import Any
 
 from torch import Tensor, nn
 
@@ -23,19 +24,25 @@ class Step(nn.Module, ABC):
     """The number of steps there are, for a stack of layers; None where there is no such limit."""
     tied: bool = True
     """Whether every step uses all parameters: if not, data-parallel training looks for those that no unit reached."""
+    tokenwise: bool = False
+    """Whether tokens never see each other, so that an engine may run any rows `[rows, ...]` of them on their own."""
 
     @abstractmethod
     def initial_state(self, x: Tree) -> Tree:
         """h_0 for this input."""
 
     @abstractmethod
-    def advance(self, context: Tree, state: Tree, n: int) -> Tree:
-        """The state after step `n` (from 1), given what `prepare` made of the input."""
+    def advance(self, context: Tree, state: Tree, n: Any) -> Tree:
+        """The state after step `n` (from 1), given what `prepare` made of the input.
 
-    def prepare(self, x: Tree) -> Tree:
+        `n` is a number; for tied steps in a stream, whose batches mix depths, one per example `[batch]`.
+        """
+
+    def prepare(self, x: Tree, mask: Tensor | None = None) -> Tree:
         """What does not change from step to step, computed once: by default the input itself.
 
-        Its tensors keep the batch as their first axis, so that an engine can drop examples.
+        Its tensors keep the batch as their first axis, so that an engine can drop examples. `mask` `[batch, token]` is True
+        for what is not padding: a step whose tokens see each other must leave padding out.
         """
         return x
 

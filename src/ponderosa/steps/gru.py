@@ -22,6 +22,8 @@ class GRUStep(Step):
     steps, and training unrolls many steps in one differentiable operation (see `unroll`).
     """
 
+    tokenwise = True
+
     def __init__(self, input_size: int, hidden_size: int):
         super().__init__()
         self.cell = nn.GRUCell(input_size, hidden_size)
@@ -30,7 +32,7 @@ class GRUStep(Step):
     def initial_state(self, x: Tensor) -> Tensor:
         return x.new_zeros(*x.shape[:-1], self.cell.hidden_size, dtype=self.cell.weight_hh.dtype)
 
-    def prepare(self, x: Tensor) -> Tensor:
+    def prepare(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         return F.linear(x, self.cell.weight_ih, self.cell.bias_ih)
 
     def advance(self, context: Tensor, state: Tensor, n: int) -> Tensor:

@@ -16,6 +16,8 @@ class MLPStep(Step):
         width: of the hidden layer; as wide as the state if not given.
     """
 
+    tokenwise = True
+
     def __init__(self, input_size: int, hidden_size: int, width: int | None = None):
         super().__init__()
         self.inward = nn.Linear(input_size, width or hidden_size)
@@ -26,7 +28,7 @@ class MLPStep(Step):
     def initial_state(self, x: Tensor) -> Tensor:
         return x.new_zeros(*x.shape[:-1], self.outward.out_features, dtype=self.outward.weight.dtype)
 
-    def prepare(self, x: Tensor) -> Tensor:
+    def prepare(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         return self.inward(x)
 
     def advance(self, context: Tensor, state: Tensor, n: int) -> Tensor:

@@ -32,7 +32,7 @@ class Stack(Step):
     def initial_state(self, x: Tree) -> Tree:
         return x
 
-    def prepare(self, x: Tree) -> None:
+    def prepare(self, x: Tree, mask: Tensor | None = None) -> None:
         return None  # the layers see only the state: there is nothing to carry along
 
     def advance(self, context: None, state: Tensor, n: int) -> Tensor:

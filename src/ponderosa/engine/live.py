@@ -1,0 +1,167 @@
+"""The examples under way: all that an engine carries from step to step, gathered together when some of them leave."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ponderosa.engine.head import answer
+from ponderosa.engine.packing import advance, real_tokens
+from ponderosa.halting.base import Halting, Units
+from ponderosa.steps.base import Step
+from ponderosa.tree import Tree, leaves, over_units, tree_map
+
+
+@dataclass
+class Parts:
+    """What examples leave with: the weighed state, the answer if it is their last step's own, the steps, the weights."""
+
+    rows: Tensor
+    state: Tree
+    output: Tensor | None
+    steps: Tensor
+    weights: Tensor | None
+
+
+class Live:
+    """Examples under way, one row each, under a step and a halting."""
+
+    def __init__(self, step: Step, halting: Halting, head: nn.Module | None, max_steps: int):
+        self.step, self.halting, self.head, self.max_steps = step, halting, head, max_steps
+        self.carried: dict[str, Tree] = {}
+
+    def begin(self, rows: Tensor, x: Tree, state: Tree, units: Units) -> Live:
+        """Before the first step of the examples that `rows` name."""
+        read = self.step.read(state)
+        alive = torch.ones(units.shape, dtype=torch.bool, device=read.device) if units.real is None else units.real
+        self.carried = {
+            "rows": rows, "context": self.step.prepare(x, units.mask), "state": state,
+            "memory": self.halting.begin(read, units), "alive": alive.to(read.device),
+            "mask": None if self._per_token else real_tokens(self.step, read, units.mask),
+            "steps": torch.zeros(units.shape, dtype=torch.long, device=read.device),
+            "taken": torch.zeros_like(rows), "ended": torch.zeros_like(rows, dtype=torch.bool),
+        }  # fmt: skip
+        if not self.halting.hard:
+            self.carried["weights"] = read.new_zeros(*units.shape, self.max_steps)
+            self.carried["weighed"] = tree_map(torch.zeros_like, state)
+        _check_rows(self.carried, len(rows))
+        return self
+
+    def __len__(self) -> int:
+        return len(self.carried["rows"])
+
+    @property
+    def _per_token(self) -> bool:
+        return self.halting.unit == "token"
+
+    @property
+    def going(self) -> Tensor:
+        """True for the examples that have not ended `[rows]`."""
+        alive = self.carried["alive"]
+        return alive if alive.ndim == 1 else alive.any(1)
+
+    def take_step(self, n: int | Tensor) -> Tensor:
+        """Take step `n` (a number, or one per example); True for the examples that end with it `[rows]`."""
+        carried = self.carried
+        if isinstance(n, Tensor):
+            carried["taken"] = n
+        alive, before = carried["alive"], carried["state"]
+        state = advance(self.step, carried["context"], before, n, alive if self._per_token else carried["mask"])
+        read = self.step.read(state)
+        output = answer(self.head, read, int(n)) if self.halting.reads_output else None
+        n = n[:, None] if self._per_token and isinstance(n, Tensor) else n
+        share, done, memory = self.halting.update(n, read, output, carried["memory"])
+        done = alive & self._ended(n, done)
+        carried |= {"state": state, "memory": memory, "alive": alive & ~done, "steps": torch.where(done, n, carried["steps"])}
+        share = done.to(read.dtype) if self.halting.hard else self._weigh(n, torch.where(alive, share, 0.0), done)
+        if output is not None and self.halting.trains_every_step:  # an exit's answer is its own layer's
+            carried["answer"] = _add(carried.get("answer", torch.zeros_like(output)), share, output)
+        if done.ndim == 1:
+            return done
+        ended = ~(self.going | carried["ended"])  # of its tokens the last, or none was real
+        carried["ended"] = carried["ended"] | ended
+        return ended
+
+    def _ended(self, n: int | Tensor, done: Tensor) -> Tensor:
+        if done.shape != self.carried["alive"].shape:
+            raise ValueError(
+                f"the halting spoke for units {list(done.shape)}, but there are {list(self.carried['alive'].shape)}: its unit "
+                '("example" or "token") must fit what it decides on; an exit decides on the head\'s answer'
+            )
+        if isinstance(n, Tensor):
+            return done | (n >= self.max_steps)
+        return torch.ones_like(done) if n >= self.max_steps else done
+
+    def _weigh(self, n: int | Tensor, share: Tensor, done: Tensor) -> Tensor:
+        """The weights of this step: whoever ends gets 1 minus the sum of its shares so far, as in the ledger."""
+        weights = self.carried["weights"]
+        share = torch.where(done, (1 - weights.sum(-1)).clamp_min(0), share)
+        place = torch.as_tensor(n, device=share.device).expand_as(share)[..., None] - 1
+        self.carried["weights"] = weights.scatter(-1, place, share[..., None])
+        self.carried["weighed"] = tree_map(lambda t, s: _add(t, share, s), self.carried["weighed"], self.carried["state"])
+        return share
+
+    def leave(self, chosen: Tensor | None) -> Parts:
+        """What the examples at these places leave with; None for all of them."""
+        carried = self.carried
+        state = carried["state"] if self.halting.hard else carried["weighed"]
+        found = (carried["rows"], state, carried.get("answer"), carried["steps"], carried.get("weights"))
+        return Parts(*(found if chosen is None else select(found, chosen)))
+
+    @property
+    def depths(self) -> Tensor:
+        """The number of each example's next step `[rows]`, where they differ."""
+        return self.carried["taken"] + 1
+
+    def part(self, chosen: Tensor) -> Live:
+        """The examples at these places on their own."""
+        other = Live(self.step, self.halting, self.head, self.max_steps)
+        other.carried = select(self.carried, chosen)
+        return other
+
+    def add(self, other: Live) -> None:
+        """Take other examples of the same kind along."""
+        self.carried = tree_map(_cat, self.carried, other.carried)
+
+    def keep(self, chosen: Tensor) -> None:
+        """Go on with the examples at these places only."""
+        self.carried = select(self.carried, chosen)
+
+
+def _add(total: Tensor, weights: Tensor, values: Tensor) -> Tensor:
+    """Add weighed values; what weighs nothing may be anything, infinite numbers included."""
+    weights = over_units(weights, values)
+    return total + torch.where(weights != 0, weights * values, 0.0)
+
+
+def _check_rows(tree: Tree, examples: int) -> None:
+    """A first axis that only happens to have the batch's length must not pass for it later."""
+    for leaf in leaves(tree):
+        if isinstance(leaf, Tensor) and leaf.ndim and len(leaf) != examples:
+            raise ValueError(
+                f"a tensor of the step's context or of the halting's memory is {list(leaf.shape)}: its first axis must be "
+                f"the batch, here {examples}, so that examples can leave; keep what all examples share in the module"
+            )
+
+
+def select(tree: Tree, chosen: Tensor) -> Tree:
+    """The chosen examples of every tensor."""
+    return tree_map(lambda leaf: leaf.index_select(0, chosen) if isinstance(leaf, Tensor) and leaf.ndim else leaf, tree)
+
+
+def _cat(*parts: Any) -> Any:
+    return torch.cat(parts) if isinstance(parts[0], Tensor) and parts[0].ndim else parts[0]
+
+
+def join(parts: Sequence[Parts]) -> Parts:
+    """The parts of all examples, in the order of their rows."""
+    fields = [(p.rows, p.state, p.output, p.steps, p.weights) for p in parts]
+    rows, *rest = tree_map(_cat, *fields) if len(fields) > 1 else fields[0]
+    if len(fields) == 1 and torch.equal(rows, torch.arange(len(rows), device=rows.device)):
+        return Parts(rows, *rest)
+    order = rows.argsort()
+    return Parts(*select((rows, *rest), order))

@@ -1,0 +1,120 @@
+"""Which of the examples under way take their next step: batches stay full whatever the spread of depths."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from ponderosa.engine.live import Live, Parts
+from ponderosa.engine.thrift import Thrift
+
+Place = tuple[Hashable, int]
+"""What can be in one batch: examples of one kind (of one padded length), and at one layer of a stack (0 where depths mix)."""
+
+
+@dataclass
+class Waiting:
+    """Examples that can take their next step together."""
+
+    live: Live
+    since: int
+    """The round in which the oldest of them began to wait."""
+    halted: int = 0
+    thrift: Thrift | None = None
+
+
+class Schedule:
+    """Examples of a stream under way, in queues; each round the fullest one takes a step.
+
+    Repeated steps mix depths in one batch, whose slots are filled again as examples leave. A stack has a queue for each
+    layer, and runs it once it is full, the deepest first. No queue waits for more than `patience` rounds.
+
+    Args:
+        slots: the examples in a batch; up to twice as many where a stack's queue overflows.
+        mixes: whether one batch may hold different depths.
+    """
+
+    def __init__(self, slots: int, mixes: bool, patience: int = 64):
+        self.slots, self.mixes, self.patience = slots, mixes, patience
+        self.queues: dict[Place, Waiting] = {}
+        self.round = 0
+
+    def __len__(self) -> int:
+        return sum(len(w.live) - w.halted for w in self.queues.values())
+
+    def room(self, kind: Hashable) -> int:
+        """How many new examples of a kind the next round can take in."""
+        waiting = self.queues.get((kind, 0 if self.mixes else 1))
+        if waiting is None:
+            return self.slots
+        if self.mixes and waiting.halted and not self._refills(waiting):
+            return 0
+        return max(self.slots - len(waiting.live) + waiting.halted, 0)
+
+    @staticmethod
+    def _refills(waiting: Waiting) -> bool:
+        """Whether the slots of halted examples are worth the gathering that fills them again."""
+        if waiting.thrift is None:
+            waiting.thrift = Thrift(waiting.live.step, waiting.live.step.read(waiting.live.carried["state"]), gathers=3)
+        return waiting.thrift.pays(waiting.halted, len(waiting.live) - waiting.halted)
+
+    def admit(self, kind: Hashable, live: Live) -> None:
+        """Take in examples before their first step."""
+        self._put((kind, 0 if self.mixes else 1), live)
+
+    def _put(self, place: Place, live: Live) -> None:
+        waiting = self.queues.get(place)
+        if waiting is None:
+            self.queues[place] = Waiting(live, self.round)
+            return
+        if waiting.halted:
+            waiting.live.keep(waiting.live.going.nonzero()[:, 0])
+            waiting.halted = 0
+        waiting.live.add(live)
+
+    def run(self, failed: Callable[[Tensor, Exception], None]) -> Parts | None:
+        """One step of one queue: what the examples that ended leave with. Examples whose step raises an error leave, too."""
+        self.round += 1
+        place = self._next()
+        waiting = self.queues[place]
+        live, n = waiting.live, waiting.live.depths if self.mixes else place[1]
+        try:
+            ended = live.take_step(n)
+        except Exception as error:
+            self._apart(place, failed, error)
+            return None
+        ending = int(ended.sum())
+        parts = live.leave(ended.nonzero()[:, 0] if ending < len(live) else None) if ending else None
+        waiting.halted += ending
+        waiting.since = self.round
+        if waiting.halted == len(live):
+            del self.queues[place]
+        elif not self.mixes:
+            del self.queues[place]
+            if ending:
+                live.keep(live.going.nonzero()[:, 0])
+            self._put((place[0], place[1] + 1), live)
+        return parts
+
+    def _next(self) -> Place:
+        """The queue that waited too long, or else the deepest full one, or else the fullest."""
+
+        def merit(place: Place) -> tuple[bool, int, int]:
+            waiting = self.queues[place]
+            late = self.round - waiting.since > self.patience
+            return late, min(len(waiting.live) - waiting.halted, self.slots), place[1]
+
+        return max(self.queues, key=merit)
+
+    def _apart(self, place: Place, failed: Callable[[Tensor, Exception], None], error: Exception) -> None:
+        """A step that failed for a batch is tried for each of its examples alone, so that only the culprit fails."""
+        live = self.queues.pop(place).live
+        rows = live.going.nonzero()[:, 0]
+        for one in rows.split(1):
+            alone = live.part(one)
+            if len(rows) == 1:
+                failed(alone.carried["rows"], error)
+            else:
+                self.queues[((place[0], "alone", int(alone.carried["rows"])), place[1])] = Waiting(alone, self.round)

@@ -1,0 +1,37 @@
+"""When gathering the examples that go on costs more than it saves."""
+
+from torch import Tensor
+
+from ponderosa.steps.base import Step
+
+# Seconds, roughly, on one core: a wrong guess costs a little time and never changes the result.
+GATHER = 60e-6
+"""To select the rows of a few small tensors."""
+BYTE = 1 / 4e9
+"""To copy one byte of state."""
+OPERATION = 1 / 60e9
+"""For one operation of a matrix product."""
+
+
+class Thrift:
+    """Halted examples are carried along until what they have cost, the next step included, would have paid for leaving them.
+
+    So never more than twice the cost of the better choice is spent, whatever the depths to come.
+    """
+
+    def __init__(self, step: Step, state: Tensor, gathers: int = 1):
+        rows = max(state.shape[0], 1)
+        weights = sum(p.numel() for p in step.parameters()) / (1 if step.tied else step.max_steps or 1)
+        positions = state.numel() / rows / (step.size or state.shape[-1])
+        self.row = 2 * weights * positions * OPERATION
+        self.copy = 3 * state.element_size() * state.numel() / rows * BYTE
+        self.fixed = gathers * GATHER
+        self.wasted = 0.0
+
+    def pays(self, halted: int, going: int) -> bool:
+        """Whether to leave the halted examples behind before the next step."""
+        self.wasted += halted * self.row
+        if not halted or self.wasted < self.fixed + going * self.copy:
+            return False
+        self.wasted = 0.0
+        return True

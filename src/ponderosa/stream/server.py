@@ -1,0 +1,63 @@
+"""A thread that answers what others submit."""
+
+from __future__ import annotations
+
+import itertools
+import queue
+import threading
+from concurrent.futures import Future
+
+from ponderosa.stream.request import Answer
+from ponderosa.stream.traffic import Traffic
+from ponderosa.tree import Tree
+
+
+class Server:
+    """Serves one stream of requests from any number of threads; ends with `close()`, or with the process."""
+
+    def __init__(self, traffic: Traffic, waiting: int):
+        self.traffic = traffic
+        self.inbox: queue.Queue[tuple[Tree, Future[Answer]] | None] = queue.Queue(waiting)
+        self.futures: dict[int, Future[Answer]] = {}
+        self.closing = False
+        self.thread = threading.Thread(target=self._serve, name="ponderosa-stream", daemon=True)
+        self.thread.start()
+
+    def submit(self, request: Tree) -> Future[Answer]:
+        future: Future[Answer] = Future()
+        self.inbox.put((request, future))
+        return future
+
+    def close(self) -> None:
+        self.inbox.put(None)
+        self.thread.join()
+
+    def _serve(self) -> None:
+        numbers = itertools.count()
+        while not self.closing or self.traffic.busy:
+            self._take_in(numbers)
+            for answer in self.traffic.round():
+                self._deliver(self.futures.pop(answer.index), answer)
+
+    def _take_in(self, numbers: itertools.count[int]) -> None:
+        """What was submitted; waits for it only where there is nothing else to do."""
+        while not self.closing and self.traffic.wants_more:
+            try:
+                item = self.inbox.get(block=not self.traffic.busy)
+            except queue.Empty:
+                return
+            if item is None:
+                self.closing = True
+                return
+            request, future = item
+            if future.set_running_or_notify_cancel():
+                number = next(numbers)
+                self.futures[number] = future
+                self.traffic.ask(number, request)
+
+    @staticmethod
+    def _deliver(future: Future[Answer], answer: Answer) -> None:
+        if answer.error is None:
+            future.set_result(answer)
+        else:
+            future.set_exception(answer.error)

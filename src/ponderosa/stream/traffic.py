@@ -1,0 +1,107 @@
+"""Requests on their way: asked, under way in the schedule's queues, answered."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Hashable
+
+import torch
+from torch import Tensor, nn
+
+from ponderosa.engine.compact import solution
+from ponderosa.engine.live import Live, Parts
+from ponderosa.engine.schedule import Schedule
+from ponderosa.halting.base import Units
+from ponderosa.ponder import Ponder
+from ponderosa.stream.request import Answer, Request, batched, kind, length
+from ponderosa.tree import Tree
+
+Asked = tuple[int, Request]
+
+
+class Traffic:
+    """A network's requests from the first step to the answer; whoever drives it calls `ask` and `round`."""
+
+    def __init__(self, net: Ponder, slots: int, tokens: bool):
+        self.net, self.slots, self.tokens = net, slots, tokens
+        self.schedule = Schedule(slots, mixes=net.step.tied and not isinstance(net.head, nn.ModuleList))
+        self.waiting: dict[Hashable, deque[Asked]] = {}
+        self.lengths: dict[int, int] = {}
+        self.failed: list[Answer] = []
+        self.asked = 0
+
+    @property
+    def busy(self) -> bool:
+        return bool(self.waiting or self.failed or len(self.schedule))
+
+    @property
+    def wants_more(self) -> bool:
+        """Whether another request could start soon."""
+        return sum(map(len, self.waiting.values())) < self.slots
+
+    def ask(self, number: int, given: Tree) -> None:
+        """Take in a request; its answer comes out of a later `round`."""
+        self.asked += 1
+        request = given if isinstance(given, Request) else Request(given)
+        try:
+            if self.tokens:
+                self.lengths[number] = length(request)
+            self.waiting.setdefault(kind(request, self.tokens), deque()).append((number, request))
+        except Exception as error:
+            self.failed.append(Answer(number, error=error))
+
+    @torch.no_grad()
+    def round(self) -> list[Answer]:
+        """Fill the slots that are free, let the fullest batch take a step, and give the answers that are ready."""
+        for of_kind in list(self.waiting):
+            self._admit(of_kind)
+        parts = self.schedule.run(self._fail) if len(self.schedule) else None
+        answers, self.failed = self.failed, []
+        return answers if parts is None else answers + self._answers(parts)
+
+    def _admit(self, of_kind: Hashable) -> None:
+        """As many waiting requests of a kind as there is room for."""
+        waiting = self.waiting[of_kind]
+        new = [waiting.popleft() for _ in range(min(self.schedule.room(of_kind), len(waiting)))]
+        if not waiting:
+            del self.waiting[of_kind]
+        try:
+            if new:
+                self.schedule.admit(of_kind, self._begin(new))
+        except Exception:
+            for asked in new:  # one by one, so that only the culprit fails
+                self._admit_alone(of_kind, asked)
+
+    def _admit_alone(self, of_kind: Hashable, asked: Asked) -> None:
+        try:
+            self.schedule.admit(of_kind, self._begin([asked]))
+        except Exception as error:
+            self._fail(torch.tensor(asked[:1]), error)
+
+    def _begin(self, new: list[Asked]) -> Live:
+        net, numbers = self.net, [number for number, _ in new]
+        like = next(net.parameters(), torch.empty(0))
+        lengths = [self.lengths[number] for number in numbers] if self.tokens else None
+        x, state, units = net.begin(**batched([request for _, request in new], lengths, like))
+        return Live(net.step, net.halting, net.head, net.max_steps).begin(torch.tensor(numbers), x, state, units)
+
+    def _fail(self, rows: Tensor, error: Exception) -> None:
+        for number in rows.tolist():
+            self.lengths.pop(number, None)
+            self.failed.append(Answer(number, error=error))
+
+    def _answers(self, parts: Parts) -> list[Answer]:
+        """The head's answers for examples that have ended, without their padding."""
+        net = self.net
+        found = solution(net.step, net.head, parts, Units(parts.steps.shape), net.max_steps)
+        finite = torch.isfinite(found.output).flatten(1).all(1).tolist()
+        per_token = found.output.ndim > 2 and found.output.shape[:2] == net.step.read(found.state).shape[:2]
+        answers = []
+        for i, number in enumerate(parts.rows.tolist()):
+            end = self.lengths.pop(number, None)
+            if net.check_finite and not finite[i]:
+                answers.append(Answer(number, error=FloatingPointError("the answer has NaN or infinite numbers")))
+                continue
+            output, steps = found.output[i], found.steps[i]
+            answers.append(Answer(number, output[:end] if per_token else output, steps[:end] if steps.ndim else steps))
+        return answers

@@ -1,0 +1,137 @@
+"""A stream's answers are those of a batch, whatever the order, the company and what goes wrong with others."""
+
+import asyncio
+import itertools
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+import torch
+from hypothesis import given, seed, settings
+from hypothesis import strategies as st
+from torch import Tensor, nn
+
+import ponderosa as po
+from tests import zoo
+from tests.zoo import PAIRS, TOKENS, Pair
+
+STREAMED = [p for p in PAIRS if p.unit != "batch"]
+
+
+def requests_of(batch: zoo.Batch, tokens: bool) -> list[object]:
+    """Each example of a batch on its own, its padding cut off."""
+    if not tokens:
+        return list(batch.x)
+    lengths = batch.mask.sum(1).tolist()
+    return [{"tokens": x[:n], "mask": m[:n]} for x, m, n in zip(batch.x["tokens"], batch.mask, lengths, strict=True)]
+
+
+@pytest.mark.parametrize("pair", STREAMED, ids=str)
+@given(st.integers(0, 10**6), st.sampled_from([1, 2, 3, 9]), st.sampled_from([7, 1, 12]), st.booleans())
+@seed(0)
+@settings(max_examples=2, deadline=None, database=None)
+def test_streamed_equals_masked(pair: Pair, number: int, slots: int, examples: int, ordered: bool) -> None:
+    for kind in pair.inputs:
+        net, batch = pair.net(number, kind).eval(), zoo.batch(number, examples, 12 if kind == TOKENS else None)
+        masked = batch.run(net, engine="unroll")
+        stream = po.Stream(net, slots=slots, ordered=ordered, tokens=kind == TOKENS)
+        answers = list(stream(requests_of(batch, kind == TOKENS)))
+        indices = [a.index for a in answers]
+        assert sorted(indices) == list(range(examples))
+        assert not ordered or indices == sorted(indices)
+        for answer in answers:
+            real = slice(None) if batch.mask is None else batch.mask[answer.index]
+            steps, output = masked.steps[answer.index], masked.output[answer.index]
+            torch.testing.assert_close(answer.steps, steps[real] if steps.ndim else steps)
+            torch.testing.assert_close(answer.result(), output[real] if output.ndim > 1 else output, rtol=0, atol=1e-10)
+
+
+def gru(**options: object) -> po.Ponder:
+    torch.manual_seed(0)
+    return po.Ponder(po.GRUStep(4, 8), po.LAC(), head=nn.Linear(8, 2), max_steps=9, **options)
+
+
+class Picky(nn.Module):
+    """A step that cannot bear a certain number, and says so at its third step only."""
+
+    hidden_size = 4
+
+    def forward(self, x: Tensor, state: Tensor, n: int) -> Tensor:
+        if n == 3 and (x == 13).any():
+            raise ArithmeticError("thirteen")
+        return state + x
+
+
+def picky() -> po.Ponder:
+    step = po.CellStep(Picky(), initial_state=torch.zeros_like)
+    return po.Ponder(step, po.PlannedDepth(5), max_steps=6)
+
+
+def test_a_bad_request_does_not_harm_the_others() -> None:
+    good = torch.randn(20, 4)
+    asked: list[object] = [*good]
+    asked[3], asked[8], asked[11] = torch.full((4,), torch.nan), torch.randn(5), "no tensor"
+    answers = list(po.Stream(gru(), slots=4)(asked))
+    assert [a.index for a in answers if a.error] == [3, 8, 11]
+    expected = gru().eval()(good).output
+    for answer in answers:
+        if answer.error is None:
+            torch.testing.assert_close(answer.output, expected[answer.index])
+    with pytest.raises(FloatingPointError, match="the input has NaN"):
+        answers[3].result()
+
+
+def test_an_error_in_the_middle_of_the_work_stays_with_its_request() -> None:
+    asked = torch.ones(10, 4)
+    asked[6] = 13
+    answers = list(po.Stream(picky(), slots=4)(asked))
+    assert [(a.index, str(a.error)) for a in answers if a.error] == [(6, "thirteen")]
+    assert all(torch.equal(a.output, torch.full((4,), 5.0)) for a in answers if not a.error)
+
+
+def test_many_threads_and_asyncio() -> None:
+    x = torch.randn(60, 4)
+    expected = gru().eval()(x).output
+    with po.Stream(gru(), slots=8) as stream:
+        with ThreadPoolExecutor(6) as pool:
+            found = list(pool.map(lambda row: stream.submit(row).result(timeout=60).output, x))
+        torch.testing.assert_close(torch.stack(found), expected)
+
+        async def together() -> list[po.Answer]:
+            return await asyncio.gather(*(stream.ask(row) for row in x))
+
+        torch.testing.assert_close(torch.stack([a.output for a in asyncio.run(together())]), expected)
+        with pytest.raises(FloatingPointError):
+            stream.submit(torch.full((4,), torch.nan)).result(timeout=60)
+    assert not any(t.name == "ponderosa-stream" for t in threading.enumerate())
+
+
+def test_no_more_is_drawn_than_can_wait() -> None:
+    drawn = 0
+
+    def endless() -> object:
+        nonlocal drawn
+        while True:
+            drawn += 1
+            yield torch.randn(4)
+
+    answers = po.Stream(gru(), slots=4, waiting=16)(endless())
+    for index in range(500):
+        assert next(answers).index == index
+        assert drawn - index <= 17
+
+
+def test_a_stack_keeps_a_queue_per_layer_and_none_waits_without_limit() -> None:
+    """One deep request among many shallow ones: its queue is never full, and it is answered all the same."""
+    torch.manual_seed(0)
+    net = po.Ponder(po.Stack([nn.Linear(4, 4) for _ in range(6)]), po.PlannedDepth())
+    asked = (po.Request(torch.randn(4), depth=6 if i == 0 else 1) for i in range(100_000))
+    before = itertools.takewhile(lambda answer: answer.index != 0, po.Stream(net, slots=2, ordered=False)(asked))
+    assert len(list(before)) < 2 * 64 * 6 * 2
+
+
+def test_what_makes_no_sense_is_refused() -> None:
+    with pytest.raises(ValueError, match='unit="batch" halts all examples'):
+        po.Stream(po.Ponder(po.GRUStep(4, 8), po.LAC(unit="batch"), max_steps=3))
+    with pytest.raises(ValueError, match="slots=0"):
+        po.Stream(gru(), slots=0)
