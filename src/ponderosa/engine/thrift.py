@@ -1,5 +1,7 @@
 """When gathering the examples that go on costs more than it saves."""
 
+from weakref import WeakKeyDictionary
+
 from torch import Tensor
 
 from ponderosa.steps.base import Step
@@ -21,9 +23,8 @@ class Thrift:
 
     def __init__(self, step: Step, state: Tensor, gathers: int = 1):
         rows = max(state.shape[0], 1)
-        weights = sum(p.numel() for p in step.parameters()) / (1 if step.tied else step.max_steps or 1)
         positions = state.numel() / rows / (step.size or state.shape[-1])
-        self.row = 2 * weights * positions * OPERATION
+        self.row = 2 * _weights(step) * positions * OPERATION
         self.copy = 3 * state.element_size() * state.numel() / rows * BYTE
         self.fixed = gathers * GATHER
         self.wasted = 0.0
@@ -35,3 +36,13 @@ class Thrift:
             return False
         self.wasted = 0.0
         return True
+
+
+_counted: WeakKeyDictionary[Step, float] = WeakKeyDictionary()
+
+
+def _weights(step: Step) -> float:
+    """The parameters that one step uses: counted once, since walking through a large model takes as long as a small step."""
+    if step not in _counted:
+        _counted[step] = sum(p.numel() for p in step.parameters()) / (1 if step.tied else step.max_steps or 1)
+    return _counted[step]

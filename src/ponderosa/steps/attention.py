@@ -35,5 +35,5 @@ def attend_packed(
 def _split(queries: Tensor, keys_values: Tensor, heads: int) -> tuple[Tensor, Tensor, Tensor]:
     """Queries, keys and values as `[batch, head, token, size of a head]`."""
     q = queries.unflatten(-1, (heads, -1)).transpose(1, 2)
-    k, v = keys_values.unflatten(-1, (2, heads, -1)).movedim(1, 3).unbind(2)
+    k, v = keys_values.unflatten(-1, (2, heads, -1)).movedim(1, 3).unbind(1)
     return q, k, v

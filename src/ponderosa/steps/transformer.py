@@ -56,11 +56,10 @@ class TokenStep(Step):
 
     def advance_packed(self, context: Tree, state: Tensor, n: int | Tensor, active: Tensor) -> Tensor:
         """Only the `active` tokens `[batch, token]`, packed; the others keep their state. Equals `advance`, frozen."""
-        counts = active.sum(1)
-        rows, h = _flat(active), self._signalled(state, n).flatten(0, 1)
-        layer, seen = self.layer(n), h.index_select(0, rows)
-        shown = counts.bool()[:, None] if context["mask"] is None else context["mask"] & counts.bool()[:, None]
-        shown = shown.expand_as(active)
+        rows, counts = _rows(active), active.sum(1)
+        layer, h = self.layer(n), self._signalled(state, n).flatten(0, 1)
+        seen = h.index_select(0, rows)
+        shown = _shown(counts, active.shape[1], context["mask"])
         keys_values = self._keys_values(context, layer, h, active, shown)
         attended = attend_packed(layer.queries(seen), keys_values, layer.heads, counts.tolist(), shown.sum(1).tolist())
         return state.flatten(0, 1).index_copy(0, rows, layer.finish(seen, attended)).view_as(state)
@@ -68,14 +67,13 @@ class TokenStep(Step):
     def _keys_values(self, context: Tree, layer: Layer, h: Tensor, active: Tensor, shown: Tensor) -> Tensor:
         """The packed keys and values of the tokens `shown` to others: those that are known already are not computed again."""
         if not (self.frozen_kv or self._repeats_exactly):
-            return layer.keys_values(h.index_select(0, _flat(shown)))
-        # a repeated layer shows the same of a token until its state changes; a frozen one never again what it showed last
+            return layer.keys_values(_pack(h, shown))
+        # a repeated layer shows the same of a token until its state changes; a frozen one for ever what it showed last
         fresh = active if self.frozen_kv else context["changed"] & shown
-        context["changed"] = active
-        computed = layer.keys_values(h.index_select(0, _flat(fresh)))
-        known = context["kv"].flatten(0, 1).to(computed.dtype).index_copy(0, _flat(fresh), computed)
-        context["kv"] = known.view(*active.shape, -1)
-        return known.index_select(0, _flat(shown))
+        computed = layer.keys_values(_pack(h, fresh))
+        known = context["kv"].flatten(0, 1).to(computed.dtype).index_copy(0, _rows(fresh), computed)
+        context |= {"changed": active, "kv": known.view(*active.shape, -1)}
+        return _pack(known, shown)
 
     @property
     def _repeats_exactly(self) -> bool:
@@ -121,6 +119,17 @@ class TransformerStep(TokenStep):
         super().__init__(blocks if layers else blocks[0], size=size, frozen_kv=frozen_kv, signal=signal)
 
 
-def _flat(chosen: Tensor) -> Tensor:
+def _shown(counts: Tensor, tokens: int, mask: Tensor | None) -> Tensor:
+    """The tokens that some other one attends to `[batch, token]`: the real ones of examples that have active tokens."""
+    attended = (counts > 0)[:, None].expand(-1, tokens)
+    return attended if mask is None else mask & attended
+
+
+def _rows(chosen: Tensor) -> Tensor:
     """The places of the chosen tokens in the flattened batch."""
     return chosen.flatten().nonzero()[:, 0]
+
+
+def _pack(flat: Tensor, chosen: Tensor) -> Tensor:
+    """The rows of the chosen tokens: without a copy, where all of them are."""
+    return flat if bool(chosen.all()) else flat.index_select(0, _rows(chosen))
