@@ -1,0 +1,141 @@
+"""`ponderosa bench engine`: which share of the possible saving the compact engine turns into time."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+from torch import Tensor
+from tqdm import tqdm
+
+from ponderosa.bench.baselines import full_depth, full_packed, ideal, masked, until_all_halted
+from ponderosa.bench.cases import Case, grid
+from ponderosa.bench.timing import percentile
+from ponderosa.measure.cost import cost
+from ponderosa.measure.environment import environment
+from ponderosa.ponder import Ponder
+
+SECONDS = 6.0
+"""For the turns of one case: as many rounds as fit, three at least."""
+
+
+def bench_engine(*, full: bool = False, threads: int = 1, only: str = "", progress: bool = True) -> dict[str, Any]:
+    """Measure every case of the grid whose name contains `only`.
+
+    The candidates of a case take turns in one process: ours, the ideal (the same dense layers on just the rows still
+    needed), the same weights at full depth, masked, and until all have halted. The 10th percentile of their runs counts.
+    """
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        cases = [case for case in grid(full) if only in str(case)]
+        rows = [row(case) for case in _bar(cases, progress)]
+    finally:
+        torch.set_num_threads(before)
+    return {"benchmark": "engine", "environment": {**environment(), "threads": threads}, "summary": summary(rows), "rows": rows}
+
+
+def _bar(cases: list[Case], progress: bool) -> Iterable[Case]:
+    bar = tqdm(cases, disable=not progress, unit="case")
+    for case in bar:
+        bar.set_description(str(case))
+        yield case
+
+
+def row(case: Case, seconds: float = SECONDS) -> dict[str, Any]:
+    """Measure one case."""
+    net, given = case.net(), case.batch_of()
+    found, difference = _check(net, given)
+    runs = _candidates(net, given, case)
+    times = {name: percentile(turns) for name, turns in _turns(runs, seconds).items()}
+    ours, full = times["ours"], times.get("packed", times["full"])
+    return {
+        **dataclasses.asdict(case), "ms": _ms(ours), "speedup": round(full / ours, 3),
+        "flop_bound": round(cost(net, given["x"], found, mask=given["mask"]).bound, 3),
+        "ideal_bound": round(full / times["ideal"], 3), "share": round(times["ideal"] / ours, 3),
+        **{f"{name}_ms": _ms(t) for name, t in times.items() if name != "ours"},
+        "difference": difference, "memory_mb": _memory(runs["ours"]),
+    }  # fmt: skip
+
+
+def _candidates(net: Ponder, given: dict[str, Any], case: Case) -> dict[str, Callable[[], object]]:
+    x, mask, depth = given["x"], given["mask"], given["depth"]
+
+    def trained(run: Callable[..., Tensor]) -> Callable[[], object]:
+        def both() -> None:
+            run(net, x, mask, depth).sum().backward()
+
+        return both
+
+    def inference(run: Callable[..., Tensor]) -> Callable[[], object]:
+        return torch.no_grad()(lambda: run(net, x, mask, depth))
+
+    wrap = trained if case.training else inference
+    engine = "compact" if case.training else None
+    candidates = {
+        "ours": wrap(lambda n, x, m, d: n(x, mask=m, depth=d, engine=engine).state),
+        "ideal": ideal(net, x, mask, depth) if case.training else torch.no_grad()(ideal(net, x, mask, depth)),
+        "full": wrap(full_depth), "masked": wrap(masked), "stop": wrap(until_all_halted),
+    }  # fmt: skip
+    if mask is not None:
+        candidates["packed"] = wrap(full_packed)
+    return candidates
+
+
+def _turns(runs: dict[str, Callable[[], object]], seconds: float) -> dict[str, list[float]]:
+    """The seconds of every candidate's runs, taking turns; the order changes so that none always follows the same one."""
+    times: dict[str, list[float]] = {name: [] for name in runs}
+    for run in runs.values():
+        run()
+    end, names = time.perf_counter() + seconds, list(runs)
+    while time.perf_counter() < end or len(times["ours"]) < 3:
+        for name in names:
+            start = time.perf_counter()
+            runs[name]()
+            times[name].append(time.perf_counter() - start)
+        names = names[1:] + names[:1]
+    return times
+
+
+@torch.no_grad()
+def _check(net: Ponder, given: dict[str, Any]) -> tuple[Any, float]:
+    """The solution, and how far it is from the masked unroll's."""
+    ours, theirs = net(**given), net(**given, engine="unroll")
+    assert torch.equal(ours.steps, theirs.steps)
+    real = slice(None) if given["mask"] is None else given["mask"]
+    return ours, float((ours.state[real].float() - theirs.state[real].float()).abs().max())
+
+
+def _memory(run: Callable[[], object]) -> float:
+    """The most that a run holds at once beyond what was there before, in megabytes."""
+    with torch.profiler.profile(profile_memory=True) as profile:
+        run()
+    held = most = 0
+    for event in profile.profiler.kineto_results.events():  # type: ignore[union-attr]
+        if event.name() == "[memory]":
+            held += event.nbytes()
+            most = max(most, held)
+    return round(most / 1e6, 1)
+
+
+def _ms(seconds: float) -> float:
+    return round(1000 * seconds, 3)
+
+
+def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """The figures the issue asks for."""
+    def shares(training: bool) -> list[float]:
+        return sorted(r["share"] for r in rows if r["training"] == training and r["ideal_ms"] >= 10)
+
+    inference, training = shares(False), shares(True)
+    idle = [r["speedup"] for r in rows if r["spread"] == "constant" and not r["training"]]
+    return {
+        "median_share": inference[len(inference) // 2] if inference else None,
+        "lowest_share": inference[0] if inference else None,
+        "lowest_training_share": training[0] if training else None,
+        "slowest_where_nothing_can_be_saved": min(idle, default=None),
+        "largest_difference": max((r["difference"] for r in rows if r["precision"] == "float32"), default=None),
+    }  # fmt: skip
