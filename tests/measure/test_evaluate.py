@@ -5,21 +5,21 @@ import torch
 from torch import nn
 
 import ponderosa as po
-from ponderosa.measure.cost import microseconds, operations
+from ponderosa.measure.cost import cost, microseconds, operations
 from ponderosa.measure.evaluate import Evaluation, evaluate, share
 from ponderosa.tasks import Parity
 
 TASK = Parity(6)
 
 
-def net(halting, steps=5):
+def net(halting, steps=5, size=8):
     torch.manual_seed(0)
-    return po.Ponder(po.GRUStep(6, 8), halting, head=nn.Linear(8, 1), max_steps=steps)
+    return po.Ponder(po.GRUStep(6, size), halting, head=nn.Linear(size, 1), max_steps=steps)
 
 
-def closed_form(steps: float) -> float:
+def closed_form(steps: float, size: int = 8) -> float:
     """Two operations per multiply-add: the input's projection once, the state's at each step, the head once."""
-    return 2 * (6 * 24 + steps * 8 * 24 + 8 * 1)
+    return 2 * (6 * 3 * size + steps * size * 3 * size + size * 1)
 
 
 def test_operations_at_full_depth():
@@ -27,12 +27,19 @@ def test_operations_at_full_depth():
 
 
 def test_operations_are_those_really_done():
-    chosen = net(po.PlannedDepth(lambda x: 1 + (x != 0).sum(1) % 4))
-    batch = TASK.batch("test", 0, 64)
+    plan, size = po.PlannedDepth(lambda x: 1 + (x != 0).sum(1) % 4), 512  # so large that leaving halted examples behind pays
+    chosen, batch = net(plan, size=size), TASK.batch("test", 0, 64)
     steps = chosen.eval()(batch.x).steps.float().mean().item()
     assert 1 < steps < 5
-    assert operations(chosen, batch) == pytest.approx(closed_form(steps))
-    assert operations(chosen, batch, full_depth=True) == closed_form(5)
+    assert operations(chosen, batch) == pytest.approx(closed_form(steps, size))
+    assert operations(chosen, batch, full_depth=True) == closed_form(5, size)
+
+
+def test_operations_include_halted_examples_that_a_small_network_carries_along():
+    chosen, batch = net(po.PlannedDepth(lambda x: 1 + (x != 0).sum(1) % 4)), TASK.batch("test", 0, 64)
+    needed = cost(chosen, batch.x)
+    assert needed.done == pytest.approx(closed_form(chosen.eval()(batch.x).steps.float().mean().item()))
+    assert needed.done < operations(chosen, batch) <= needed.full == closed_form(5)
 
 
 def test_time_is_measured_for_each_network():

@@ -1,15 +1,75 @@
 """What an answer costs: operations really done, and time."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 
 import torch
-from torch.utils.flop_counter import FlopCounterMode
+from torch import Tensor
 
 from ponderosa.halting.fixed import Fixed
 from ponderosa.measure.evaluate import to_like
+from ponderosa.measure.operations import count
+from ponderosa.measure.price import Prices
 from ponderosa.ponder import Ponder
+from ponderosa.solution import Solution
 from ponderosa.tasks.base import Batch
+from ponderosa.tree import Tree
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Operations per example: two per multiply-add of the matrix products."""
+
+    done: float
+    """What this solution takes: everything that has not halted, encoder, gates, routers and heads included."""
+    full: float
+    """What the network takes at full depth without halting, its padding left out wherever the engine leaves it out."""
+    full_padded: float
+    """The same on the padded batch, as a network takes it that knows no packing."""
+
+    @property
+    def bound(self) -> float:
+        """How many times sooner than `full` the answer can be there at most; 1 where there is nothing to do."""
+        return self.full / self.done if self.done else 1.0
+
+    def __repr__(self) -> str:
+        padded = "" if self.full_padded == self.full else f" ({self.full_padded:,.0f} padded)"
+        return (
+            f"Cost({self.done:,.0f} operations per example of {self.full:,.0f}{padded}, at most {self.bound:.2f} times sooner)"
+        )
+
+
+def cost(
+    net: Ponder, x: Tree, solution: Solution | None = None, *, state: Tree | None = None, mask: Tensor | None = None,
+    key: Tensor | None = None, depth: Tensor | None = None,
+) -> Cost:  # fmt: skip
+    """What a solution costs, in closed form: each part of the network is counted on a row or two, and the steps that the
+    units took say how many rows there were. Without a solution, the network answers first.
+
+    It is what has to be done, while the engine carries halted examples of small networks along where gathering the others
+    would take longer; `operations` counts these, too. A batch-level mechanism that spans processes needs all of them here.
+
+    >>> import ponderosa as po
+    >>> net = po.Ponder(po.GRUStep(4, 8), po.PlannedDepth(), max_steps=5)
+    >>> cost(net, torch.ones(2, 4), depth=torch.tensor([1, 3]))
+    Cost(960 operations per example of 2,112, at most 2.20 times sooner)
+    """
+    with _evaluating(net):
+        if solution is None:
+            solution = net(x, state=state, mask=mask, key=key, depth=depth)
+        if not len(solution.steps):
+            return Cost(0.0, 0.0, 0.0)
+        given = {"state": state, "mask": solution.mask if mask is None else mask, "key": key, "depth": depth}
+        read = net.step.read(solution.state)
+        everything = torch.ones(read.shape[:2] if read.ndim > 2 else (len(read), 1), dtype=torch.bool, device=read.device)
+        real = everything if given["mask"] is None or read.ndim < 3 else given["mask"].to(read.device)
+        limit = solution.max_steps
+        done = Prices(net, limit, x, given).total(solution.steps, real)
+        full, depths = Prices(_full(net, limit), limit, x, given), torch.full_like(everything[:, 0], limit, dtype=torch.long)
+        totals = done, full.total(depths, real), full.total(depths, everything)
+    return Cost(*(total / len(read) for total in totals))
 
 
 def operations(net: Ponder, batch: Batch, *, full_depth: bool = False) -> float:
@@ -17,10 +77,7 @@ def operations(net: Ponder, batch: Batch, *, full_depth: bool = False) -> float:
 
     They are counted while the engine runs, so work that is not done does not count.
     """
-    counter = FlopCounterMode(display=False)
-    with counter, torch.no_grad():
-        _answer(net, batch, full_depth)()
-    return counter.get_total_flops() / len(batch)
+    return count(_answer(net, batch, full_depth)) / len(batch)
 
 
 def microseconds(nets: Sequence[Ponder], batch: Batch, *, repeats: int = 20) -> list[tuple[float, float]]:
@@ -39,7 +96,7 @@ def microseconds(nets: Sequence[Ponder], batch: Batch, *, repeats: int = 20) -> 
 def _answer(net: Ponder, batch: Batch, full_depth: bool) -> Callable[[], object]:
     """One evaluation of `batch`, as trained or with every step taken."""
     if full_depth:
-        net = Ponder(net.step, Fixed(), head=net.head, max_steps=net.max_steps, encoder=net.encoder)
+        net = _full(net, net.max_steps)
     net.eval()
     batch = to_like(batch, next(net.parameters()))
 
@@ -48,3 +105,21 @@ def _answer(net: Ponder, batch: Batch, full_depth: bool) -> Callable[[], object]
             return net(batch.x, mask=batch.mask, key=batch.key)
 
     return run
+
+
+def _full(net: Ponder, limit: int) -> Ponder:
+    """The same network with nothing that halts."""
+    return Ponder(net.step, Fixed(), head=net.head, max_steps=limit, encoder=net.encoder)
+
+
+@contextmanager
+def _evaluating(net: Ponder) -> Iterator[None]:
+    """Evaluation without gradients; then every module is again in the mode it was in."""
+    modes = [(module, module.training) for module in net.modules()]
+    net.eval()
+    try:
+        with torch.no_grad():
+            yield
+    finally:
+        for module, training in modes:
+            module.training = training

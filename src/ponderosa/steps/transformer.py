@@ -39,7 +39,7 @@ class TokenStep(Step):
         return x
 
     def prepare(self, x: Tree, mask: Tensor | None = None) -> Tree:
-        if not (self.frozen_kv or self._repeats_exactly):
+        if not (self.frozen_kv or self.repeats_exactly):
             return {"mask": mask}
         changed = torch.ones(x.shape[:2], dtype=torch.bool, device=x.device) if mask is None else mask
         return {"mask": mask, "changed": changed, "kv": x.new_zeros(*x.shape[:2], 2 * x.shape[-1])}
@@ -66,7 +66,7 @@ class TokenStep(Step):
 
     def _keys_values(self, context: Tree, layer: Layer, h: Tensor, active: Tensor, shown: Tensor) -> Tensor:
         """The packed keys and values of the tokens `shown` to others: those that are known already are not computed again."""
-        if not (self.frozen_kv or self._repeats_exactly):
+        if not (self.frozen_kv or self.repeats_exactly):
             return layer.keys_values(_pack(h, shown))
         # a repeated layer shows the same of a token until its state changes; a frozen one for ever what it showed last
         fresh = active if self.frozen_kv else context["changed"] & shown
@@ -76,7 +76,7 @@ class TokenStep(Step):
         return _pack(known, shown)
 
     @property
-    def _repeats_exactly(self) -> bool:
+    def repeats_exactly(self) -> bool:
         """Whether keys and values depend on the state alone, not on the step."""
         return self.tied and self.signal is None
 
