@@ -57,7 +57,7 @@ def ideal(net: Ponder, x: Tensor, mask: Tensor | None, depth: Tensor) -> Run:
     """
     step, training = net.step, net.training
     token = depth.ndim > 1
-    parts: list[Callable[[], Tensor]] = []
+    parts: list[Callable[[], Tensor]] = [] if isinstance(step, TokenStep) else [lambda: step.prepare(x)]
     for n in range(1, int(depth.max()) + 1):
         active = depth >= n
         if mask is not None:

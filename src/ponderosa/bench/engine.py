@@ -17,6 +17,7 @@ from ponderosa.bench.timing import percentile
 from ponderosa.measure.cost import cost
 from ponderosa.measure.environment import environment
 from ponderosa.ponder import Ponder
+from ponderosa.solution import Solution
 
 SECONDS = 6.0
 """For the turns of one case: as many rounds as fit, three at least."""
@@ -50,15 +51,21 @@ def row(case: Case, seconds: float = SECONDS) -> dict[str, Any]:
     net, given = case.net(), case.batch_of()
     found, difference = _check(net, given)
     runs = _candidates(net, given, case)
-    times = {name: percentile(turns) for name, turns in _turns(runs, seconds).items()}
+    times = {name: percentile(turns) for name, turns in alternate_for(runs, seconds).items()}
     ours, full = times["ours"], times.get("packed", times["full"])
     return {
         **dataclasses.asdict(case), "ms": _ms(ours), "speedup": round(full / ours, 3),
-        "flop_bound": round(cost(net, given["x"], found, mask=given["mask"]).bound, 3),
+        "flop_bound": round(_bound(case, given, found), 3),
         "ideal_bound": round(full / times["ideal"], 3), "share": round(times["ideal"] / ours, 3),
         **{f"{name}_ms": _ms(t) for name, t in times.items() if name != "ours"},
         "difference": difference, "memory_mb": _memory(runs["ours"]),
     }  # fmt: skip
+
+
+def _bound(case: Case, given: dict[str, Any], found: Solution) -> float:
+    """The speed-up that the bare count of operations allows: the same in every precision, but counted in this one."""
+    net = dataclasses.replace(case, precision="float32").net()
+    return cost(net, given["x"].float(), found, mask=given["mask"], depth=given["depth"]).bound
 
 
 def _candidates(net: Ponder, given: dict[str, Any], case: Case) -> dict[str, Callable[[], object]]:
@@ -85,7 +92,7 @@ def _candidates(net: Ponder, given: dict[str, Any], case: Case) -> dict[str, Cal
     return candidates
 
 
-def _turns(runs: dict[str, Callable[[], object]], seconds: float) -> dict[str, list[float]]:
+def alternate_for(runs: dict[str, Callable[[], object]], seconds: float) -> dict[str, list[float]]:
     """The seconds of every candidate's runs, taking turns; the order changes so that none always follows the same one."""
     times: dict[str, list[float]] = {name: [] for name in runs}
     for run in runs.values():
@@ -101,7 +108,7 @@ def _turns(runs: dict[str, Callable[[], object]], seconds: float) -> dict[str, l
 
 
 @torch.no_grad()
-def _check(net: Ponder, given: dict[str, Any]) -> tuple[Any, float]:
+def _check(net: Ponder, given: dict[str, Any]) -> tuple[Solution, float]:
     """The solution, and how far it is from the masked unroll's."""
     ours, theirs = net(**given), net(**given, engine="unroll")
     assert torch.equal(ours.steps, theirs.steps)

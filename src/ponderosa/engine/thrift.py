@@ -44,5 +44,8 @@ _counted: WeakKeyDictionary[Step, float] = WeakKeyDictionary()
 def _weights(step: Step) -> float:
     """The parameters that one step uses: counted once, since walking through a large model takes as long as a small step."""
     if step not in _counted:
-        _counted[step] = sum(p.numel() for p in step.parameters()) / (1 if step.tied else step.max_steps or 1)
+        weights = sum(p.numel() for p in step.parameters())
+        # quantised layers keep their weights elsewhere, but still say how large they are
+        linear = sum(getattr(m, "in_features", 0) * getattr(m, "out_features", 0) for m in step.modules())
+        _counted[step] = max(weights, linear) / (1 if step.tied else step.max_steps or 1)
     return _counted[step]
