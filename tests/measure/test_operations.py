@@ -230,7 +230,7 @@ def test_transformer_whose_tokens_halt(kind):
 
 
 def test_transformer_without_padding():
-    active, shown, pairs = 18 + 6 + 2 + 1, 18 + 12 + 12 + 6, 3 * 36 + 6 * (6 + 2 + 1)
+    active, shown, pairs = 18 + 7 + 2 + 1, 18 + 12 + 12 + 6, 3 * 36 + 6 * (7 + 2 + 1)
     depths = torch.tensor([[1, 1, 2, 2, 2, 3], [4, 2, 2, 1, 1, 1], [1, 1, 1, 1, 1, 1]])
     done = active * OTHERS + shown * KEYS_VALUES + pairs * PAIR + TOKEN_HEADS
     check(transformer("untied", "token"), torch.randn(EXAMPLES, LONGEST, TOKEN), done, FULL_PADDED, depth=depths)

@@ -67,7 +67,8 @@ def cost(
         real = everything if given["mask"] is None or read.ndim < 3 else given["mask"].to(read.device)
         limit = solution.max_steps
         done = Prices(net, limit, x, given).total(solution.steps, real)
-        full, depths = Prices(_full(net, limit), limit, x, given), torch.full_like(everything[:, 0], limit, dtype=torch.long)
+        full = Prices(_full(net, limit), limit, x, {**given, "depth": None})  # a depth per token means nothing to examples
+        depths = torch.full_like(everything[:, 0], limit, dtype=torch.long)
         totals = done, full.total(depths, real), full.total(depths, everything)
     return Cost(*(total / len(read) for total in totals))
 
