@@ -45,7 +45,15 @@ class Case:
     training: bool = False
 
     def __str__(self) -> str:
-        return f"{self.model}-{self.width} {self.unit} {self.batch}x{self.length} {self.spread}"
+        return f"{self.model}-{self.width} {self.unit} {self.batch}x{self.length} {self.spread} {self.kind}".strip()
+
+    @property
+    def kind(self) -> str:
+        """What is special about it."""
+        marks = {"padded": self.padded, "frozen kv": self.frozen_kv, "training": self.training}
+        return ", ".join(
+            [*(name for name, on in marks.items() if on), *([] if self.precision == "float32" else [self.precision])]
+        )
 
     def step(self) -> Step:
         torch.manual_seed(0)

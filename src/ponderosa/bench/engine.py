@@ -54,7 +54,7 @@ def row(case: Case, seconds: float = SECONDS) -> dict[str, Any]:
     times = {name: percentile(turns) for name, turns in alternate_for(runs, seconds).items()}
     ours, full = times["ours"], times.get("packed", times["full"])
     return {
-        **dataclasses.asdict(case), "ms": _ms(ours), "speedup": round(full / ours, 3),
+        **dataclasses.asdict(case), "kind": case.kind, "ms": _ms(ours), "speedup": round(full / ours, 3),
         "flop_bound": round(_bound(case, given, found), 3),
         "ideal_bound": round(full / times["ideal"], 3), "share": round(times["ideal"] / ours, 3),
         **{f"{name}_ms": _ms(t) for name, t in times.items() if name != "ours"},
@@ -134,6 +134,7 @@ def _ms(seconds: float) -> float:
 
 def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
     """The figures the issue asks for."""
+
     def shares(training: bool) -> list[float]:
         return sorted(r["share"] for r in rows if r["training"] == training and r["ideal_ms"] >= 10)
 

@@ -46,7 +46,7 @@ def bench_stream(*, requests: int = 320, million: bool = True, progress: bool = 
     return {"benchmark": "stream", "environment": {**environment(), "threads": 1, "slots": SLOTS}, **found}
 
 
-def throughput(case: Case, spread: str, count: int) -> dict[str, Any]:
+def throughput(case: Case, spread: str, count: int, seconds: float = 8.0) -> dict[str, Any]:
     """One row: the same requests through the stream and in fixed batches."""
     net = case.net()
     x, depth = _requests(case, spread, count)
@@ -60,7 +60,7 @@ def throughput(case: Case, spread: str, count: int) -> dict[str, Any]:
         "ideal": _ideal(net, x, depth),
     }
     with torch.no_grad():
-        times = {name: percentile(seen) for name, seen in alternate_for(runs, 8.0).items()}
+        times = {name: percentile(seen) for name, seen in alternate_for(runs, seconds).items()}
     ours = times["ours"]
     return {
         "model": case.model, "width": case.width, "length": case.length, "spread": spread,

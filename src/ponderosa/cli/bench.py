@@ -1,36 +1,106 @@
 """`ponderosa bench`: speed, as ratios against named baselines in the same run."""
 
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
-from jsonargparse import ArgumentParser
+from jsonargparse import ArgumentParser, Namespace
 
-from ponderosa.bench.train import bench_train
 from ponderosa.cli.options import command_line, save_json
 from ponderosa.measure.table import table
 from ponderosa.training.experiment import Help
 
-ABOUT = """Measure speed against other libraries on the same maths, alternating in one run.
+ABOUT = """Measure speed against named baselines on the same maths, taking turns in one run.
 
-  ponderosa bench train      training throughput of PonderNet and ACT on parity, one thread
+  ponderosa bench train      training throughput of PonderNet and ACT on parity against other libraries, one thread
+  ponderosa bench engine     the share of the possible saving that inference and training with halting turn into time
+  ponderosa bench stream     requests per second and latency of a stream against fixed batches
 """
 COLUMNS = {
     "task": "task", "who": "who", "ms": "ms/batch", "examples_per_second": "examples/s", "speedup": "speed-up",
     "mean_steps": "mean steps", "compile_seconds": "compile s", "memory_mb": "memory MB",
 }  # fmt: skip
+ENGINE = {
+    "model": "model", "width": "width", "unit": "unit", "batch": "batch", "length": "length", "spread": "spread",
+    "kind": "kind", "ms": "ms", "full_ms": "full ms", "stop_ms": "stop ms", "speedup": "speed-up", "flop_bound": "by operations",
+    "ideal_bound": "possible", "share": "share", "difference": "difference", "memory_mb": "memory MB",
+}  # fmt: skip
+STREAM = {
+    "model": "model", "width": "width", "spread": "spread", "requests_per_second": "requests/s", "over_full": "over full depth",
+    "bound": "possible", "share": "share", "over_stop": "over stop when all halted", "over_compacted": "over compacted batches",
+}  # fmt: skip
+LATENCY = {
+    "model": "model", "spread": "spread", "load": "load", "arrivals_per_second": "arrivals/s", "median_ms": "median ms",
+    "p99_ms": "99th percentile ms",
+}  # fmt: skip
 
 
 def main(argv: list[str]) -> None:
     parser = ArgumentParser(prog="ponderosa bench", description=ABOUT, formatter_class=Help, exit_on_error=False)
-    parser.add_argument("what", choices=["train"], help="what to measure")
-    parser.add_argument("--rounds", type=int, default=30, help="turns of every candidate; the 10th percentile counts")
-    parser.add_argument("--compile", type=bool, default=True, help="whether to measure torch.compile, too")
+    parser.add_argument("what", choices=list(BENCHES), help="what to measure")
+    parser.add_argument("--rounds", type=int, default=30, help="train: turns of every candidate; the 10th percentile counts")
+    parser.add_argument("--compile", type=bool, default=True, help="train: whether to measure torch.compile, too")
+    parser.add_argument(
+        "--full", type=bool, default=False, help="engine: the whole grid, which takes hours, not a quarter of one"
+    )
+    parser.add_argument(
+        "--only", type=str, default="", help='engine: cases whose name contains this, as "stack-384 token 8x32"'
+    )
+    parser.add_argument("--threads", type=int, default=1, help="engine: threads of every candidate")
+    parser.add_argument(
+        "--plot", type=str | None, default=None, help="engine: draw speed-up against batch size to this PNG file"
+    )
+    parser.add_argument("--requests", type=int, default=320, help="stream: how many requests of each kind")
+    parser.add_argument(
+        "--million", type=bool, default=True, help="stream: whether to measure the memory of a million requests"
+    )
     parser.add_argument("--progress", type=bool, default=True, help="whether to show a progress bar")
     parser.add_argument("--json", type=str | None, default=None, help="write the result to this file, too")
     options = parser.parse_args(argv)
-    found: dict[str, Any] = bench_train(rounds=options.rounds, compile=options.compile, progress=options.progress)
-    found = {**found, "command": command_line("bench", argv)}
+    found = {**BENCHES[options.what](options), "command": command_line("bench", argv)}
+    save_json(options.json, found)
+
+
+def _train(options: Namespace) -> dict[str, Any]:
+    from ponderosa.bench.train import bench_train
+
+    found = bench_train(rounds=options.rounds, compile=options.compile, progress=options.progress)
     print(table(found["rows"], COLUMNS))
     print()
     print(table([{"library": name, "seconds": seconds} for name, seconds in found["imports"].items()],
                 {"library": "import", "seconds": "seconds beyond torch's"}))  # fmt: skip
-    save_json(options.json, found)
+    return found
+
+
+def _engine(options: Namespace) -> dict[str, Any]:
+    from ponderosa.bench.engine import bench_engine
+
+    found = bench_engine(full=options.full, threads=options.threads, only=options.only, progress=options.progress)
+    print(table(found["rows"], ENGINE))
+    print()
+    print("\n".join(f"{name.replace('_', ' ')}: {value}" for name, value in found["summary"].items()))
+    if options.plot:
+        from ponderosa.bench.plot import speedup_by_batch
+        from ponderosa.measure.figure import save_png
+
+        print(save_png(speedup_by_batch(found["rows"]), Path(options.plot)))
+    return found
+
+
+def _stream(options: Namespace) -> dict[str, Any]:
+    from ponderosa.bench.stream import bench_stream
+
+    found = bench_stream(requests=options.requests, million=options.million, progress=options.progress)
+    print(table(found["rows"], STREAM))
+    print()
+    print(table(found["latency"], LATENCY))
+    if found["memory"]:
+        print(
+            "\n{requests:,} requests: {peak_mb} MB at most, {peak_mb_at_a_tenth} MB after a tenth of them".format(
+                **found["memory"]
+            )
+        )
+    return found
+
+
+BENCHES: dict[str, Callable[[Namespace], dict[str, Any]]] = {"train": _train, "engine": _engine, "stream": _stream}
