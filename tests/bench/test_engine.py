@@ -21,7 +21,8 @@ SMALL = [
     Case("stack", 64, "example", 3, 4, "uniform", padded=True), Case("tied", 64, "token", 2, 4, "skewed"),
     Case("gru", 32, "example", 5, 1, "skewed"), Case("stack", 64, "token", 2, 4, "text", frozen_kv=True),
     Case("stack", 64, "token", 2, 4, "text", training=True), Case("stack", 64, "example", 2, 4, "uniform", training=True),
-    Case("stack", 64, "example", 2, 4, "skewed", precision="bfloat16"), Case("stack", 64, "token", 2, 4, "text", precision="int8"),
+    Case("stack", 64, "example", 2, 4, "skewed", precision="bfloat16"),
+    Case("stack", 64, "token", 2, 4, "text", precision="int8"),
 ]  # fmt: skip
 
 
@@ -43,8 +44,9 @@ def test_the_grid_has_no_case_twice() -> None:
 
 
 def test_the_plot_has_a_panel_for_each_network() -> None:
+    same = {"width": 8, "unit": "example", "length": 4, "speedup": 2, "ideal_bound": 3, "kind": ""}
     rows = [
-        {"model": m, "width": 8, "unit": "example", "length": 4, "spread": s, "batch": b, "speedup": 2, "ideal_bound": 3, "kind": ""}
+        {**same, "model": m, "spread": s, "batch": b}
         for m in ("stack", "gru") for s in ("skewed", "text") for b in (1, 2, 4)
     ]  # fmt: skip
     assert [axis.get_title("left") for axis in speedup_by_batch(rows).axes] == [

@@ -63,7 +63,8 @@ def ideal(net: Ponder, x: Tensor, mask: Tensor | None, depth: Tensor) -> Run:
         if mask is not None:
             active = active & mask if token else active[:, None] & mask
         make = _token_part if token or mask is not None else _example_part
-        parts.append(make(step, x, n, active, mask, depth >= n - 1, training))
+        if active.any():
+            parts.append(make(step, x, n, active, mask, depth >= n - 1, training))
 
     def run() -> None:
         for part in parts:

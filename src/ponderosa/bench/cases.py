@@ -50,10 +50,11 @@ class Case:
     @property
     def kind(self) -> str:
         """What is special about it."""
-        marks = {"padded": self.padded, "frozen kv": self.frozen_kv, "training": self.training}
-        return ", ".join(
-            [*(name for name, on in marks.items() if on), *([] if self.precision == "float32" else [self.precision])]
-        )
+        marks = {
+            "padded": self.padded, "frozen kv": self.frozen_kv, "training": self.training,
+            self.precision: self.precision != "float32",
+        }  # fmt: skip
+        return ", ".join(name for name, on in marks.items() if on)
 
     def step(self) -> Step:
         torch.manual_seed(0)

@@ -121,11 +121,11 @@ def _memory(run: Callable[[], object]) -> float:
     with torch.profiler.profile(profile_memory=True) as profile:
         run()
     held = most = 0
-    for event in profile.profiler.kineto_results.events():  # type: ignore[union-attr]
+    for event in profile.profiler.kineto_results.events():
         if event.name() == "[memory]":
             held += event.nbytes()
             most = max(most, held)
-    return round(most / 1e6, 1)
+    return round(most / 1e6, 3)
 
 
 def _ms(seconds: float) -> float:

@@ -22,8 +22,9 @@ COLUMNS = {
 }  # fmt: skip
 ENGINE = {
     "model": "model", "width": "width", "unit": "unit", "batch": "batch", "length": "length", "spread": "spread",
-    "kind": "kind", "ms": "ms", "full_ms": "full ms", "stop_ms": "stop ms", "speedup": "speed-up", "flop_bound": "by operations",
-    "ideal_bound": "possible", "share": "share", "difference": "difference", "memory_mb": "memory MB",
+    "kind": "kind", "ms": "ms", "full_ms": "full ms", "stop_ms": "stop ms", "speedup": "speed-up",
+    "flop_bound": "by operations", "ideal_bound": "possible", "share": "share", "difference": "difference",
+    "memory_mb": "memory MB",
 }  # fmt: skip
 STREAM = {
     "model": "model", "width": "width", "spread": "spread", "requests_per_second": "requests/s", "over_full": "over full depth",
