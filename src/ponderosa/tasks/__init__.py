@@ -1,6 +1,7 @@
 """Tasks whose difficulty is known."""
 
 from ponderosa.tasks.base import Batch, Split, Task
+from ponderosa.tasks.cpvr import CPVR, PVR
 from ponderosa.tasks.parity import Parity
 
-__all__ = ["Batch", "Parity", "Split", "Task"]
+__all__ = ["CPVR", "PVR", "Batch", "Parity", "Split", "Task"]

@@ -1,0 +1,128 @@
+"""Conditional pointer-value retrieval (Abnar et al., 2023, section 3): follow pointers until one does not point forward."""
+
+import torch
+from torch import Tensor, nn
+
+from ponderosa.tasks.base import Batch, Split, Task, generator
+
+
+class CPVR(Task):
+    """A sequence of numbers. Start at the first; while a number points to a later position, go there; the answer is the number
+    at which the chain ends. The difficulty of an example is its number of hops, 1 at least.
+
+    Positions are counted from 1. Plain: a number from 1 to `length` is pointer and value alike. Modulus: numbers go up to
+    `values`, and pointer and value are the remainder by `length`; so 0 never points forward and the last position is never
+    pointed to.
+
+    Chains are built, not waited for: every number of hops has its exact share of a batch, up to rounding. Training and
+    validation see few hops, the test more.
+
+    Args:
+        length: of the sequence.
+        values: the largest number under "modulus"; None for the plain task.
+        train_hops: the most hops in training and validation.
+        test_hops: the most hops in the test.
+
+    >>> task = CPVR(length=8)
+    >>> batch = task.batch("train", 0, 4)
+    >>> bool((task.solve(batch.x) == batch.y).all()), batch.difficulty.tolist()
+    (True, [1, 2, 3, 4])
+    """
+
+    criterion = staticmethod(nn.functional.cross_entropy)
+
+    def __init__(self, length: int = 24, values: int | None = None, train_hops: int = 4, test_hops: int = 9):
+        self.reachable = length if values is None else length - 1
+        most = max(train_hops, test_hops)
+        if min(train_hops, test_hops) < 1 or most > self.reachable - 1:
+            raise ValueError(
+                f"length={length}, train_hops={train_hops}, test_hops={test_hops}: from 1 to {self.reachable - 1} hops fit in"
+            )
+        if values is not None and values < length:
+            raise ValueError(f"values={values}: at least the length, {length}, is needed, so that every position has a pointer")
+        self.length, self.values, self.train_hops, self.test_hops = length, values, train_hops, test_hops
+        self.input_size = (values or length) + 1
+        self.output_size = length + 1
+
+    def read(self, numbers: Tensor) -> Tensor:
+        """What numbers say, as pointers and as values."""
+        return numbers if self.values is None else numbers % self.length
+
+    def batch(self, split: Split, index: int, size: int, seed: int = 0) -> Batch:
+        """Inputs `[size, length]` and answers `[size]`, whole numbers."""
+        first = index * size
+        hops = (torch.arange(first, first + size)) % (self.test_hops if split == "test" else self.train_hops) + 1
+        x = self.sample(hops, generator(split, index, seed))
+        return Batch(x, self.solve(x), torch.arange(first, first + size), hops)
+
+    def sample(self, hops: Tensor, random: torch.Generator) -> Tensor:
+        """Random sequences `[batch, length]` of exactly `hops` `[batch]` hops."""
+        batch, most = len(hops), int(hops.max()) if len(hops) else 0
+        x = torch.randint(1, self.input_size, (batch, self.length), generator=random)
+        chain = self._chain(hops, most, random)
+        here, target = chain[:, :-1], chain[:, 1:]
+        onward = self._numbers(target.clamp_max(self.length), random)
+        last = chain.gather(1, hops[:, None])
+        stays = torch.rand(batch, 1, generator=random) * torch.where(last < self.length, last + self._lowest_is_0, self.length)
+        ending = self._numbers(stays.long() + 1 - self._lowest_is_0, random)
+        steps = torch.arange(most) < hops[:, None]
+        x = torch.cat([x, x[:, :1]], 1)  # one more place, for the links beyond an example's own hops
+        x.scatter_(1, torch.where(steps, here - 1, self.length), onward)
+        return x.scatter_(1, last - 1, ending)[:, : self.length].contiguous()
+
+    @property
+    def _lowest_is_0(self) -> int:
+        """Whether a number may read as 0."""
+        return int(self.values is not None)
+
+    def _chain(self, hops: Tensor, most: int, random: torch.Generator) -> Tensor:
+        """The positions of each chain in order `[batch, most + 1]`: 1, then random ones; beyond its end, length + 1."""
+        picked = torch.rand(len(hops), self.reachable - 1, generator=random).topk(most, sorted=False).indices + 2
+        picked = torch.where(torch.arange(most) < hops[:, None], picked, self.length + 1).sort(1).values
+        return torch.cat([torch.ones(len(hops), 1, dtype=torch.long), picked], 1)
+
+    def _numbers(self, read: Tensor, random: torch.Generator) -> Tensor:
+        """Random numbers that read as `read`."""
+        if self.values is None:
+            return read
+        lowest = torch.where(read == 0, self.length, read)
+        ways = (self.values - lowest) // self.length + 1
+        return lowest + self.length * (torch.rand(read.shape, generator=random) * ways).long()
+
+    def solve(self, x: Tensor) -> Tensor:
+        """The answers `[batch]` to any sequences `[batch, length]`, by following the pointers."""
+        said = self.read(x)
+        here = torch.ones(len(x), 1, dtype=torch.long)
+        while True:
+            pointer = said.gather(1, here - 1)
+            if not (pointer > here).any():
+                return pointer[:, 0]
+            here = torch.maximum(here, pointer)
+
+    def score(self, output: Tensor, target: Tensor) -> Tensor:
+        return (output.argmax(-1) == target).to(output.dtype)
+
+
+class PVR(Task):
+    """Plain pointer-value retrieval: the first number points to a later position, and the answer is the number there."""
+
+    criterion = staticmethod(nn.functional.cross_entropy)
+
+    def __init__(self, length: int = 24):
+        if length < 2:
+            raise ValueError(f"length={length}: a pointer and a value at least")
+        self.length, self.input_size, self.output_size = length, length + 1, length + 1
+
+    def batch(self, split: Split, index: int, size: int, seed: int = 0) -> Batch:
+        random = generator(split, index, seed)
+        x = torch.randint(1, self.length + 1, (size, self.length), generator=random)
+        x[:, 0] = torch.randint(2, self.length + 1, (size,), generator=random)
+        first = index * size
+        return Batch(x, self.solve(x), torch.arange(first, first + size), torch.ones(size, dtype=torch.long))
+
+    def solve(self, x: Tensor) -> Tensor:
+        """The answers `[batch]` to sequences `[batch, length]`."""
+        return x.gather(1, x[:, :1] - 1)[:, 0]
+
+    def score(self, output: Tensor, target: Tensor) -> Tensor:
+        return (output.argmax(-1) == target).to(output.dtype)
