@@ -26,6 +26,12 @@ def few(test: Callable[..., None]) -> Callable[..., None]:
     return seed(0)(settings(max_examples=2, deadline=None, database=None)(test))
 
 
+@pytest.fixture(autouse=True, scope="module")
+def _halted_examples_leave_at_once() -> Iterator[None]:
+    with zoo.gathering(costs=False):
+        yield
+
+
 every_pair = pytest.mark.parametrize("pair", PAIRS, ids=str)
 draws = st.tuples(st.integers(0, 10**6), st.sampled_from([4, 1, 2, 3, 5]), st.sampled_from([3, 1, 2, 4]))
 """A seed, a number of examples, a number of tokens; Hypothesis begins with the first of each."""
@@ -73,6 +79,9 @@ def test_compacted_run_equals_masked_run(pair: Pair, drawn: tuple[int, int, int]
     for net, batch in cases(pair, drawn):
         net.eval()
         packed, masked = batch.run(net), batch.run(net, engine="unroll")
+        with zoo.gathering(costs=True):
+            carried_along = batch.run(net)
+        assert_same(facts(carried_along, batch.mask), facts(masked, batch.mask))
         assert_accounts(packed, batch.mask)
         assert_same(facts(packed, batch.mask), facts(masked, batch.mask))
 

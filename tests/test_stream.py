@@ -27,7 +27,7 @@ def requests_of(batch: zoo.Batch, tokens: bool) -> list[object]:
 
 
 @pytest.mark.parametrize("pair", STREAMED, ids=str)
-@given(st.integers(0, 10**6), st.sampled_from([1, 2, 3, 9]), st.sampled_from([7, 1, 12]), st.booleans())
+@given(st.integers(0, 10**6), st.sampled_from([2, 1, 3, 9]), st.sampled_from([7, 1, 12]), st.booleans())
 @seed(0)
 @settings(max_examples=2, deadline=None, database=None)
 def test_streamed_equals_masked(pair: Pair, number: int, slots: int, examples: int, ordered: bool) -> None:
@@ -35,7 +35,8 @@ def test_streamed_equals_masked(pair: Pair, number: int, slots: int, examples: i
         net, batch = pair.net(number, kind).eval(), zoo.batch(number, examples, 12 if kind == TOKENS else None)
         masked = batch.run(net, engine="unroll")
         stream = po.Stream(net, slots=slots, ordered=ordered, tokens=kind == TOKENS)
-        answers = list(stream(requests_of(batch, kind == TOKENS)))
+        with zoo.gathering(costs=number % 2 == 1):
+            answers = list(stream(requests_of(batch, kind == TOKENS)))
         indices = [a.index for a in answers]
         assert sorted(indices) == list(range(examples))
         assert not ordered or indices == sorted(indices)

@@ -3,20 +3,24 @@
 Nets are small, in float64, with weights large enough that units halt at different depths.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
+from unittest.mock import patch
 
 import torch
 from torch import Tensor, nn
 
 import ponderosa as po
+from ponderosa.engine import thrift
 from ponderosa.halting.base import answer_loss, read_units
 from ponderosa.tree import Tree, leaves, tree_map
 
 INPUT, SIZE, CLASSES, LIMIT = 3, 4, 3, 6
 EXAMPLE, BOTH, ALL = ("example",), ("example", "token"), ("batch", "example", "token")
 FLAT, TOKENS = False, True
+GATHER, BYTE = thrift.GATHER, thrift.BYTE
 
 
 def plan(x: Tree) -> Tensor:
@@ -214,6 +218,13 @@ def build_halting(pair: Pair) -> po.Halting:
 PAIRS = [
     pair for name, (units, _) in HALTINGS.items() for unit in units for step in STEPS if (pair := Pair(name, unit, step)).inputs
 ]
+
+
+@contextmanager
+def gathering(costs: bool) -> Iterator[None]:
+    """Whether gathering examples costs what it costs: if not, halted ones leave at once, however small the network."""
+    with patch.multiple(thrift, GATHER=GATHER * costs, BYTE=BYTE * costs):
+        yield
 
 
 @dataclass(frozen=True)

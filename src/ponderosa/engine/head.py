@@ -4,11 +4,11 @@ import torch
 from torch import Tensor, nn
 
 
-def answer(head: nn.Module | None, state: Tensor, n: int) -> Tensor:
-    """The answer `[batch, ...]` from the state after step `n`."""
+def answer(head: nn.Module | None, state: Tensor, n: int | Tensor) -> Tensor:
+    """The answer `[batch, ...]` from the state after step `n`; where examples are at different steps, by the head of all."""
     if head is None:
         return state
-    return (head[n - 1] if isinstance(head, nn.ModuleList) else head)(state)
+    return (head[int(n) - 1] if isinstance(head, nn.ModuleList) else head)(state)
 
 
 def answers(head: nn.Module | None, states: Tensor, first: int) -> Tensor:

@@ -39,10 +39,6 @@ class Ledger:
         self.alive, self.spent, self.steps = going[-1], self.spent + kept.sum(0), self.steps + taken.sum(0)
         return torch.where(taken ^ going, (1 - self.spent).clamp_min(0) if left is None else left, kept)
 
-    def keep(self, rows: Tensor) -> None:
-        """Go on with these examples only."""
-        self.alive, self.spent, self.steps = self.alive[rows], self.spent[rows], self.steps[rows]
-
 
 def frozen(alive: Tensor, states: Tree, before: Tree) -> Tree:
     """The states after a step, with those of halted units as they were."""

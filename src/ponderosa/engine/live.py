@@ -67,16 +67,18 @@ class Live:
     def take_step(self, n: int | Tensor) -> Tensor:
         """Take step `n` (a number, or one per example); True for the examples that end with it `[rows]`."""
         carried = self.carried
-        if isinstance(n, Tensor):
-            carried["taken"] = n
         alive, before = carried["alive"], carried["state"]
         state = advance(self.step, carried["context"], before, n, alive if self._per_token else carried["mask"])
         read = self.step.read(state)
-        output = answer(self.head, read, int(n)) if self.halting.reads_output else None
+        output = answer(self.head, read, n) if self.halting.reads_output else None
+        taken = n if isinstance(n, Tensor) else carried["taken"]
         n = n[:, None] if self._per_token and isinstance(n, Tensor) else n
         share, done, memory = self.halting.update(n, read, output, carried["memory"])
         done = alive & self._ended(n, done)
-        carried |= {"state": state, "memory": memory, "alive": alive & ~done, "steps": torch.where(done, n, carried["steps"])}
+        carried |= {
+            "state": state, "memory": memory, "alive": alive & ~done, "steps": torch.where(done, n, carried["steps"]),
+            "taken": taken,
+        }  # fmt: skip
         share = done.to(read.dtype) if self.halting.hard else self._weigh(n, torch.where(alive, share, 0.0), done)
         if output is not None and self.halting.trains_every_step:  # an exit's answer is its own layer's
             carried["answer"] = _add(carried.get("answer", torch.zeros_like(output)), share, output)
@@ -114,8 +116,8 @@ class Live:
 
     @property
     def depths(self) -> Tensor:
-        """The number of each example's next step `[rows]`, where they differ."""
-        return self.carried["taken"] + 1
+        """The number of each example's next step `[rows]`, where they differ; those carried along stay at the limit."""
+        return (self.carried["taken"] + 1).clamp_max(self.max_steps)
 
     def part(self, chosen: Tensor) -> Live:
         """The examples at these places on their own."""
@@ -125,6 +127,8 @@ class Live:
 
     def add(self, other: Live) -> None:
         """Take other examples of the same kind along."""
+        if "answer" in self.carried and "answer" not in other.carried:  # they have not answered yet
+            other.carried["answer"] = self.carried["answer"].new_zeros(len(other), *self.carried["answer"].shape[1:])
         self.carried = tree_map(_cat, self.carried, other.carried)
 
     def keep(self, chosen: Tensor) -> None:
