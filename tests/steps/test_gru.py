@@ -6,7 +6,7 @@ from torch import Tensor
 from torch.autograd import gradcheck
 
 import ponderosa as po
-from ponderosa.steps.gru import _Unroll
+from ponderosa.steps.gru_unroll import Unroll
 
 BATCH, INPUT, HIDDEN, STEPS = 3, 2, 4, 5
 
@@ -34,7 +34,7 @@ def test_gradients_of_all_inputs(output: str) -> None:
     inputs = [step.prepare(x).detach(), state, step.cell.weight_hh.detach(), step.cell.bias_hh.detach()]
 
     def function(*inputs: Tensor) -> Tensor:
-        states = _Unroll.apply(*inputs, STEPS)
+        states = Unroll.apply(*inputs, STEPS)
         return {"transposed": states.mT * 2, "one step": states[2], "expanded gradient": states.sum(1)}.get(output, states)
 
     assert gradcheck(function, [i.clone().requires_grad_() for i in inputs])
