@@ -9,7 +9,7 @@ from ponderosa.engine.head import answers, last_answer
 from ponderosa.engine.ledger import Ledger, frozen
 from ponderosa.halting.base import Halting, Memory, Units
 from ponderosa.solution import Solution
-from ponderosa.steps.base import Step
+from ponderosa.steps.base import Step, one_by_one
 from ponderosa.tree import Tree, over_units, tree_map
 
 
@@ -72,13 +72,9 @@ def _advance(
     step: Step, context: Tree, state: Tree, first: int, count: int, stop: Callable[[Tree], bool] | None = None
 ) -> Tree:
     """The states of `count` steps, stacked in front of every tensor of the state; of fewer, where `stop` says so."""
-    if hasattr(step, "unroll") and not torch.compiler.is_compiling():  # the compiler fuses plain steps itself
+    if hasattr(step, "unroll"):
         return step.unroll(context, state, first, count, stop)  # type: ignore[operator]
-    states = []
-    for n in range(first, first + count):
-        state = step.advance(context, state, n)
-        states.append(state)
-    return tree_map(lambda *s: torch.stack(s), *states)
+    return one_by_one(step, context, state, first, count)
 
 
 def _weigh(weights: Tensor, states: Tree, so_far: Tree) -> Tree:

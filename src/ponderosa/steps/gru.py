@@ -6,8 +6,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ponderosa.steps.base import Step
-from ponderosa.steps.gru_unroll import Stop, Unroll
+from ponderosa.steps import native
+from ponderosa.steps.base import Step, one_by_one
+from ponderosa.steps.gru_op import Unroll
+from ponderosa.steps.gru_unroll import Stop
 
 
 class GRUStep(Step):
@@ -40,13 +42,15 @@ class GRUStep(Step):
 
         Now and then `stop` is shown the new states, stacked; where it answers True, no further steps are taken.
         """
+        if torch.compiler.is_compiling() and not native.fits(state):
+            return one_by_one(self, context, state, first, steps)  # which the compiler fuses
         shape, cell = state.shape[:-1], self.cell
         look = None if stop is None else lambda states: stop(states.unflatten(1, shape))
         inputs, device = context.flatten(0, -2).to(state.dtype), state.device.type
         # in whole precision under autocast: the kernels below want one dtype
         with torch.autocast(device, enabled=False) if torch.is_autocast_enabled(device) else nullcontext():
-            flat = Unroll.apply(inputs, state.flatten(0, -2), cell.weight_hh, cell.bias_hh, steps, look)
-        return flat.unflatten(1, shape)
+            states = Unroll.apply(inputs, state.flatten(0, -2), cell.weight_hh, cell.bias_hh, steps, look)
+        return states.unflatten(1, shape)
 
 
 def _tanh(x: Tensor) -> Tensor:

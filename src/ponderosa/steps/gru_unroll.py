@@ -5,34 +5,14 @@ h' = c + z (h - c). One step's tensors stay in the cache, which is why the loops
 """
 
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from ponderosa.steps import native
 
 Stop = Callable[[Tensor], bool]
 aten = torch.ops.aten
-
-
-class Unroll(torch.autograd.Function):
-    """The states `[steps, batch, size]`; of fewer steps, where `stop` says so."""
-
-    @staticmethod
-    def forward(
-        ctx: Any, inputs: Tensor, state: Tensor, weight: Tensor, bias: Tensor, steps: int, stop: Stop | None = None
-    ) -> Tensor:
-        room, taken = run(inputs, state, weight, bias, steps, stop)
-        ctx.save_for_backward(weight, state, room)
-        ctx.taken = taken
-        return split(room)[-1][:taken]
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        return *run_back(grad, *ctx.saved_tensors, ctx.needs_input_grad[1]), None, None
 
 
 def run(
@@ -57,7 +37,9 @@ def run(
     return room, end
 
 
-def run_back(grad: Tensor, weight: Tensor, state: Tensor, room: Tensor, state_too: bool) -> tuple[Tensor, ...]:
+def run_back(
+    grad: Tensor, weight: Tensor, state: Tensor, room: Tensor, state_too: bool
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """The gradients of the inputs, the state (if asked for), the weight and the bias."""
     steps, batch, size = grad.shape
     gates, candidates, states = (part[:steps].unbind() for part in split(room))
