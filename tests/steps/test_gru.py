@@ -6,7 +6,7 @@ from torch import Tensor
 from torch.autograd import gradcheck
 
 import ponderosa as po
-from ponderosa.steps.gru_op import Unroll
+from ponderosa.steps.gru_unroll import Unroll
 
 BATCH, INPUT, HIDDEN, STEPS = 3, 2, 4, 5
 

@@ -9,7 +9,7 @@ from ponderosa.engine.head import answers, last_answer
 from ponderosa.engine.ledger import Ledger, frozen
 from ponderosa.halting.base import Halting, Memory, Units
 from ponderosa.solution import Solution
-from ponderosa.steps.base import Step, one_by_one
+from ponderosa.steps.base import Step
 from ponderosa.tree import Tree, over_units, tree_map
 
 
@@ -74,7 +74,11 @@ def _advance(
     """The states of `count` steps, stacked in front of every tensor of the state; of fewer, where `stop` says so."""
     if hasattr(step, "unroll"):
         return step.unroll(context, state, first, count, stop)  # type: ignore[operator]
-    return one_by_one(step, context, state, first, count)
+    states = []
+    for n in range(first, first + count):
+        state = step.advance(context, state, n)
+        states.append(state)
+    return tree_map(lambda *s: torch.stack(s), *states)
 
 
 def _weigh(weights: Tensor, states: Tree, so_far: Tree) -> Tree:

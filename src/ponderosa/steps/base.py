@@ -6,10 +6,9 @@ import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 
-import torch
 from torch import Tensor, nn
 
-from ponderosa.tree import Tree, leaves, tree_map
+from ponderosa.tree import Tree, leaves
 
 
 class Step(nn.Module, ABC):
@@ -91,15 +90,6 @@ class CellStep(Step):
         return super().read(state) if self._read is None else self._read(state)
 
 
-def one_by_one(step: Step, context: Tree, state: Tree, first: int, count: int) -> Tree:
-    """The states of `count` steps, stacked in front of every tensor of the state."""
-    states = []
-    for n in range(first, first + count):
-        state = step.advance(context, state, n)
-        states.append(state)
-    return tree_map(lambda *s: torch.stack(s), *states)
-
-
 def as_step(module: nn.Module) -> Step:
     """The module itself if it is a step, else wrapped as one."""
     if isinstance(module, Step):
@@ -116,4 +106,4 @@ def _takes_number(function: Callable[..., object]) -> bool:
     return any(p.name == "n" or p.default is inspect.Parameter.empty for p in third)
 
 
-__all__ = ["CellStep", "Step", "as_step", "one_by_one"]
+__all__ = ["CellStep", "Step", "as_step"]

@@ -1,4 +1,4 @@
-/* The element-wise work of one GRU step in one pass over its numbers: gru_unroll.py says the same with torch. */
+/* The element-wise work of one GRU step in one pass over its numbers: gru_unroll.py says the same with torch (there gru and gru_back). */
 
 #include <stdint.h>
 #include <string.h>
@@ -25,12 +25,13 @@ static inline float sigmoid(float x) {
 }
 
 /* One example each: a function of its own promises the compiler that these arrays do not overlap. */
-static void activate_one(int64_t size, float *restrict r, float *restrict z, const float *restrict g,
-                         const float *restrict input, const float *restrict before, float *restrict candidate,
-                         float *restrict after) {
+static void activate_one(int64_t size, float *restrict r, float *restrict z, float *restrict g,
+                         const float *restrict input, const float *restrict bias, const float *restrict before,
+                         float *restrict candidate, float *restrict after) {
     for (int64_t j = 0; j < size; j++) {
-        float rj = sigmoid(r[j]), zj = sigmoid(z[j]), cj = 1.0f - 2.0f * sigmoid(input[j] - 2.0f * rj * g[j]);
-        r[j] = rj, z[j] = zj, candidate[j] = cj;
+        float rj = sigmoid(input[j] + r[j] + bias[j]), zj = sigmoid(input[size + j] + z[j] + bias[size + j]);
+        float gj = g[j] + bias[2 * size + j], cj = 2.0f * sigmoid(2.0f * (input[2 * size + j] + rj * gj)) - 1.0f; /* tanh */
+        r[j] = rj, z[j] = zj, g[j] = gj, candidate[j] = cj;
         after[j] = cj + zj * (before[j] - cj);
     }
 }
@@ -48,13 +49,13 @@ static void differentiate_one(int64_t size, const float *restrict r, const float
 }
 
 /* As torch does, small batches are left to one thread. */
-void activate(int64_t batch, int64_t size, float *gates, const float *input, const float *before, float *candidate,
-              float *after) {
+void activate(int64_t batch, int64_t size, float *gates, const float *input, const float *bias, const float *before,
+              float *candidate, float *after) {
 #pragma omp parallel for if (batch * size > 32768)
     for (int64_t b = 0; b < batch; b++) {
-        float *r = gates + 3 * b * size;
         int64_t at = b * size;
-        activate_one(size, r, r + size, r + 2 * size, input + at, before + at, candidate + at, after + at);
+        float *r = gates + 3 * at;
+        activate_one(size, r, r + size, r + 2 * size, input + 3 * at, bias, before + at, candidate + at, after + at);
     }
 }
 
@@ -62,8 +63,8 @@ void differentiate(int64_t batch, int64_t size, const float *gates, const float 
                    const float *grad, float *d_state, float *d_gates, float *sums) {
 #pragma omp parallel for if (batch * size > 32768)
     for (int64_t b = 0; b < batch; b++) {
-        const float *r = gates + 3 * b * size;
         int64_t at = b * size;
+        const float *r = gates + 3 * at;
         differentiate_one(size, r, r + size, r + 2 * size, candidate + at, after + at, grad + at, d_state + at,
                           d_gates + 3 * at, sums + 4 * at);
     }
