@@ -1,4 +1,4 @@
-/* The element-wise work of one GRU step in one pass over its numbers: gru_unroll.py says the same with torch (there gru and gru_back). */
+/* The element-wise work of one GRU step in one pass over its numbers: gru_in_place.py says the same with torch. */
 
 #include <stdint.h>
 #include <string.h>
@@ -25,47 +25,47 @@ static inline float sigmoid(float x) {
 }
 
 /* One example each: a function of its own promises the compiler that these arrays do not overlap. */
-static void activate_one(int64_t size, float *restrict r, float *restrict z, float *restrict g,
-                         const float *restrict input, const float *restrict bias, const float *restrict before,
-                         float *restrict candidate, float *restrict after) {
+static void activate_one(int64_t size, float *restrict r, float *restrict z, const float *restrict g,
+                         const float *restrict input, const float *restrict before, float *restrict candidate,
+                         float *restrict after) {
     for (int64_t j = 0; j < size; j++) {
-        float rj = sigmoid(input[j] + r[j] + bias[j]), zj = sigmoid(input[size + j] + z[j] + bias[size + j]);
-        float gj = g[j] + bias[2 * size + j], cj = 2.0f * sigmoid(2.0f * (input[2 * size + j] + rj * gj)) - 1.0f; /* tanh */
-        r[j] = rj, z[j] = zj, g[j] = gj, candidate[j] = cj;
+        float rj = sigmoid(r[j]), zj = sigmoid(z[j]), cj = 1.0f - 2.0f * sigmoid(input[j] - 2.0f * rj * g[j]);
+        r[j] = rj, z[j] = zj, candidate[j] = cj;
         after[j] = cj + zj * (before[j] - cj);
     }
 }
 
 static void differentiate_one(int64_t size, const float *restrict r, const float *restrict z, const float *restrict g,
                               const float *restrict candidate, const float *restrict after, const float *restrict grad,
-                              float *restrict d_state, float *restrict d_gates, float *restrict sums) {
+                              float *restrict d_state, float *restrict d_gates, float *restrict sum_gates,
+                              float *restrict sum_c) {
     for (int64_t j = 0; j < size; j++) {
         float d_new = d_state[j] * (1.0f - z[j]), d_c = d_new * (1.0f - candidate[j] * candidate[j]);
         float d_r = d_c * g[j] * r[j] * (1.0f - r[j]), d_z = d_new * (after[j] - candidate[j]), d_g = d_c * r[j];
         d_gates[j] = d_r, d_gates[size + j] = d_z, d_gates[2 * size + j] = d_g;
-        sums[j] += d_r, sums[size + j] += d_z, sums[2 * size + j] += d_g, sums[3 * size + j] += d_c;
+        sum_gates[j] += d_r, sum_gates[size + j] += d_z, sum_gates[2 * size + j] += d_g, sum_c[j] += d_c;
         d_state[j] = grad[j] + d_state[j] * z[j];
     }
 }
 
 /* As torch does, small batches are left to one thread. */
-void activate(int64_t batch, int64_t size, float *gates, const float *input, const float *bias, const float *before,
-              float *candidate, float *after) {
+void activate(int64_t batch, int64_t size, float *gates, const float *input, const float *before, float *candidate,
+              float *after) {
 #pragma omp parallel for if (batch * size > 32768)
     for (int64_t b = 0; b < batch; b++) {
+        float *r = gates + 3 * b * size;
         int64_t at = b * size;
-        float *r = gates + 3 * at;
-        activate_one(size, r, r + size, r + 2 * size, input + 3 * at, bias, before + at, candidate + at, after + at);
+        activate_one(size, r, r + size, r + 2 * size, input + at, before + at, candidate + at, after + at);
     }
 }
 
 void differentiate(int64_t batch, int64_t size, const float *gates, const float *candidate, const float *after,
-                   const float *grad, float *d_state, float *d_gates, float *sums) {
+                   const float *grad, float *d_state, float *d_gates, float *sum_gates, float *sum_c) {
 #pragma omp parallel for if (batch * size > 32768)
     for (int64_t b = 0; b < batch; b++) {
+        const float *r = gates + 3 * b * size;
         int64_t at = b * size;
-        const float *r = gates + 3 * at;
         differentiate_one(size, r, r + size, r + 2 * size, candidate + at, after + at, grad + at, d_state + at,
-                          d_gates + 3 * at, sums + 4 * at);
+                          d_gates + 3 * at, sum_gates + 3 * at, sum_c + at);
     }
 }

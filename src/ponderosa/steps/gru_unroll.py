@@ -1,7 +1,7 @@
 """Many steps of a GRU on a constant input in one operation, with the backward pass by hand: a third of autograd's work.
 
 With r, z = sigmoid(i_rz + W_rz h + b_rz), g = W_n h + b_n and c = tanh(i_n + r g), the next state is h' = c + z (h - c).
-Nothing here is done in place, so that `torch.compile` can fuse it; `gru_native` does the same in place.
+Nothing here is done in place, so that `torch.compile` can fuse it; `gru_in_place` does the same without the compiler.
 """
 
 from collections.abc import Callable, Iterator
