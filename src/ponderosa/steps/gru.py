@@ -7,8 +7,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ponderosa.steps.base import Step
-from ponderosa.steps.gru_in_place import UnrollInPlace
-from ponderosa.steps.gru_unroll import Stop, Unroll, gru
+from ponderosa.steps.gru_in_place import Stop, UnrollInPlace
+from ponderosa.steps.gru_unroll import Unroll, gru
 
 
 class GRUStep(Step):
@@ -42,6 +42,7 @@ class GRUStep(Step):
         inputs, device = context.flatten(0, -2).to(state.dtype), state.device.type
         # in whole precision under autocast: the kernels below want one dtype
         with torch.autocast(device, enabled=False) if torch.is_autocast_enabled(device) else nullcontext():
-            function = Unroll if torch.compiler.is_compiling() else UnrollInPlace
-            states = function.apply(inputs, state.flatten(0, -2), cell.weight_hh, cell.bias_hh, steps, look)
+            arguments = inputs, state.flatten(0, -2), cell.weight_hh, cell.bias_hh, steps
+            # a compiled graph has no early end
+            states = Unroll.apply(*arguments) if torch.compiler.is_compiling() else UnrollInPlace.apply(*arguments, look)
         return states.unflatten(1, shape)

@@ -1,5 +1,6 @@
 """`gru_unroll` without the compiler: in place, and so in fewer operations and less memory."""
 
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -7,14 +8,17 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from ponderosa.steps import gru_native as native
-from ponderosa.steps.gru_unroll import Stop, looks
 
+Stop = Callable[[Tensor], bool]
 aten = torch.ops.aten
 ONE = torch.ones((), device="cpu")  # a scalar goes with tensors of all devices and dtypes
 
 
 class UnrollInPlace(torch.autograd.Function):
-    """See `gru_unroll.Unroll`. One step's tensors stay in the cache, which is why the loops go step by step."""
+    """See `gru_unroll.Unroll`; of fewer steps, where `stop` says so.
+
+    One step's tensors stay in the cache, which is why the loops go step by step.
+    """
 
     @staticmethod
     def forward(
@@ -22,13 +26,13 @@ class UnrollInPlace(torch.autograd.Function):
     ) -> Tensor:
         size, before, transposed = state.shape[1], state.contiguous(), weight.t()
         fixed = torch.cat([inputs[:, : 2 * size], torch.zeros_like(state)], 1) + bias
-        input_n = -2 * inputs[:, 2 * size :]
+        input_n = (-2 * inputs[:, 2 * size :]).contiguous()  # as C needs all it is given
         # one piece: the C library gives the memory of several large ones back to the system after each batch, and fetching
         # it anew costs as much as the arithmetic
         room = state.new_empty(5 * steps, *state.shape)
         parts = _split(room)
         one_pass = native.activate if native.fits(state) else activate
-        for first, end in looks(steps) if stop else [(0, steps)]:
+        for first, end in _looks(steps) if stop else [(0, steps)]:
             for gates, candidate, after in zip(*(part[first:end].unbind() for part in parts)):
                 torch.addmm(fixed, before, transposed, out=gates)
                 one_pass(gates, input_n, before, candidate, after)
@@ -43,8 +47,8 @@ class UnrollInPlace(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         weight, state, room = ctx.saved_tensors
         steps, batch, size = grad.shape
-        gates, candidates, states = (part.unbind() for part in _split(room))
-        befores, grads = [state, *states], [torch.zeros_like(state), *grad.contiguous().unbind()]
+        gates, candidates, states = (part[:steps].unbind() for part in _split(room))
+        befores, grads = [state, *states], [state.new_zeros(batch, size), *grad.contiguous().unbind()]
         d_state, d_gates, d_weight = grads[-1].clone(), grad.new_empty(batch, 3 * size), torch.zeros_like(weight)
         sum_gates, sum_c, transposed = torch.zeros_like(d_gates), torch.zeros_like(d_state), d_gates.t()
         one_pass = native.differentiate if native.fits(state) else differentiate
@@ -71,8 +75,8 @@ def differentiate(
     gates: Tensor, candidate: Tensor, after: Tensor, grad: Tensor, d_state: Tensor, d_gates: Tensor, sum_gates: Tensor,
     sum_c: Tensor,
 ) -> None:  # fmt: skip
-    """In `d_gates` the gradients of the sums of r, z and g, in `sum_gates` and `sum_c` their totals over the steps and
-    the candidate's, in `d_state` the earlier state's as far as it does not go through the weight: `grad` is what it has from elsewhere."""
+    """In `d_gates` the gradients of the sums of r, z and g; in `sum_gates` and `sum_c` their totals over the steps and the
+    candidate's; in `d_state` the earlier state's, as far as it does not go through the weight: from `grad` and directly."""
     size = candidate.shape[1]
     (r, z, g), (d_r, d_z, d_g) = gates.split(size, 1), d_gates.split(size, 1)
     d_new = torch.addcmul(d_state, d_state, z, value=-1)  # (1 - z) d_state
@@ -90,3 +94,12 @@ def _split(room: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     steps, (batch, size) = len(room) // 5, room.shape[1:]
     gates, candidates, states = room.split([3 * steps, steps, steps])
     return gates.view(steps, batch, 3 * size), candidates, states
+
+
+def _looks(steps: int) -> Iterator[tuple[int, int]]:
+    """Steps between two looks at who is still alive: 3 at first, then half as many as were taken, so that looking and
+    steps that nobody needs both stay a small part of the whole."""
+    first, end = 0, 3
+    while first < steps:
+        yield first, min(end, steps)
+        first, end = end, end + end // 2

@@ -4,31 +4,23 @@ With r, z = sigmoid(i_rz + W_rz h + b_rz), g = W_n h + b_n and c = tanh(i_n + r 
 Nothing here is done in place, so that `torch.compile` can fuse it; `gru_in_place` does the same without the compiler.
 """
 
-from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-Stop = Callable[[Tensor], bool]
-
 
 class Unroll(torch.autograd.Function):
-    """The states `[steps, batch, size]` of a GRU; of fewer steps, where `stop` says so."""
+    """The states `[steps, batch, size]` of a GRU."""
 
     @staticmethod
-    def forward(
-        ctx: Any, inputs: Tensor, state: Tensor, weight: Tensor, bias: Tensor, steps: int, stop: Stop | None = None
-    ) -> Tensor:
+    def forward(ctx: Any, inputs: Tensor, state: Tensor, weight: Tensor, bias: Tensor, steps: int) -> Tensor:
         states, kept = [state], []
-        for first, end in looks(steps) if stop else [(0, steps)]:
-            for _ in range(first, end):
-                *parts, after = gru(inputs, torch.mm(states[-1], weight.t()) + bias, states[-1])
-                kept += parts
-                states.append(after)
-            if stop and end < steps and stop(torch.stack(states[first + 1 :])):
-                break
+        for _ in range(steps):
+            *parts, after = gru(inputs, torch.mm(states[-1], weight.t()) + bias, states[-1])
+            states.append(after)
+            kept += parts
         ctx.save_for_backward(weight, *states, *kept)  # each by itself: the compiler would copy them together
         return torch.stack(states[1:])
 
@@ -41,13 +33,14 @@ class Unroll(torch.autograd.Function):
         d_state, d_weight = grad[-1], torch.zeros_like(weight)
         sum_gates, sum_c = torch.zeros_like(grad[0]).repeat(1, 3), torch.zeros_like(grad[0])
         for k in range(steps - 1, -1, -1):
-            d_gates, d_c, d_state = gru_back(*kept[4 * k : 4 * k + 4], states[k + 1], d_state)
+            r, z, g, c = kept[4 * k : 4 * k + 4]
+            d_gates, d_c, d_state = gru_back(r, z, g, c, states[k + 1], d_state)
             sum_gates, sum_c = sum_gates + d_gates, sum_c + d_c
             d_weight = torch.addmm(d_weight, d_gates.t(), states[k])
             d_state = d_state + grad[k - 1] if k else d_state
             if k or ctx.needs_input_grad[1]:
                 d_state = torch.addmm(d_state, d_gates, weight)
-        return torch.cat([sum_gates[:, : 2 * size], sum_c], 1), d_state, d_weight, sum_gates.sum(0), None, None
+        return torch.cat([sum_gates[:, : 2 * size], sum_c], 1), d_state, d_weight, sum_gates.sum(0), None
 
 
 def gru(inputs: Tensor, gates: Tensor, before: Tensor) -> tuple[Tensor, ...]:
@@ -66,12 +59,3 @@ def gru_back(r: Tensor, z: Tensor, g: Tensor, c: Tensor, after: Tensor, d_state:
     d_c = d_new * (1 - c * c)
     d_gates = torch.cat([d_c * g * r * (1 - r), d_new * (after - c), d_c * r], 1)  # z (h - c) = h' - c
     return d_gates, d_c, d_state * z
-
-
-def looks(steps: int) -> Iterator[tuple[int, int]]:
-    """Steps between two looks at who is still alive: 3 at first, then half as many as were taken, so that looking and
-    steps that nobody needs both stay a small part of the whole."""
-    first, end = 0, 3
-    while first < steps:
-        yield first, min(end, steps)
-        first, end = end, end + end // 2
