@@ -73,7 +73,7 @@ def _advance(
     step: Step, context: Tree, state: Tree, first: int, count: int, stop: Callable[[Tree], bool] | None = None
 ) -> Tree:
     """The states of `count` steps, stacked in front of every tensor of the state; of fewer, where `stop` says so."""
-    if hasattr(step, "unroll") and not torch.compiler.is_compiling():  # the compiler fuses plain steps itself
+    if hasattr(step, "unroll"):
         return step.unroll(context, state, first, count, stop)  # type: ignore[operator]
     states = []
     for n in range(first, first + count):
