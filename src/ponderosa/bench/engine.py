@@ -19,7 +19,7 @@ from ponderosa.measure.environment import environment
 from ponderosa.ponder import Ponder
 from ponderosa.solution import Solution
 
-SECONDS = 6.0
+SECONDS = 4.0
 """For the turns of one case: as many rounds as fit, three at least."""
 
 

@@ -22,8 +22,8 @@ def compact(
     thrift, parts, halted = Thrift(step, step.read(state)), [], 0
     for n in range(1, max_steps + 1):
         ended = live.take_step(n)
-        ending = int(ended.sum())
-        if ending:
+        ending = 0 if ended is None else int(ended.sum())
+        if ended is not None and ending:
             parts.append(live.leave(ended.nonzero()[:, 0] if ending < len(live) else None))
         halted += ending
         if halted == len(live):

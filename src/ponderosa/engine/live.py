@@ -64,24 +64,29 @@ class Live:
         alive = self.carried["alive"]
         return alive if alive.ndim == 1 else alive.any(1)
 
-    def take_step(self, n: int | Tensor) -> Tensor:
-        """Take step `n` (a number, or one per example); True for the examples that end with it `[rows]`."""
+    def take_step(self, n: int | Tensor) -> Tensor | None:
+        """Take step `n` (a number, or one per example); True for the examples that end with it `[rows]`, None if none does."""
         carried = self.carried
-        alive, before = carried["alive"], carried["state"]
-        state = advance(self.step, carried["context"], before, n, alive if self._per_token else carried["mask"])
+        alive = carried["alive"]
+        state = advance(self.step, carried["context"], carried["state"], n, alive if self._per_token else carried["mask"])
         read = self.step.read(state)
         output = answer(self.head, read, n) if self.halting.reads_output else None
         taken = n if isinstance(n, Tensor) else carried["taken"]
         n = n[:, None] if self._per_token and isinstance(n, Tensor) else n
         share, done, memory = self.halting.update(n, read, output, carried["memory"])
         done = alive & self._ended(n, done)
-        carried |= {
-            "state": state, "memory": memory, "alive": alive & ~done, "steps": torch.where(done, n, carried["steps"]),
-            "taken": taken,
-        }  # fmt: skip
-        share = done.to(read.dtype) if self.halting.hard else self._weigh(n, torch.where(alive, share, 0.0), done)
+        carried |= {"state": state, "memory": memory, "taken": taken}
+        if not self.halting.hard:
+            share = self._weigh(n, torch.where(alive, share, 0.0), done)
         if output is not None and self.halting.trains_every_step:  # an exit's answer is its own layer's
+            share = done.to(read.dtype) if self.halting.hard else share
             carried["answer"] = _add(carried.get("answer", torch.zeros_like(output)), share, output)
+        return self._end(n, done) if done.any() else None
+
+    def _end(self, n: int | Tensor, done: Tensor) -> Tensor:
+        """Note the units that are done; True for the examples that end with them."""
+        carried = self.carried
+        carried |= {"alive": carried["alive"] & ~done, "steps": torch.where(done, n, carried["steps"])}
         if done.ndim == 1:
             return done
         ended = ~(self.going | carried["ended"])  # of its tokens the last, or none was real

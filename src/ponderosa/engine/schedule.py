@@ -85,8 +85,10 @@ class Schedule:
         except Exception as error:
             self._apart(place, failed, error)
             return None
-        ending = int(ended.sum())
-        parts = live.leave(ended.nonzero()[:, 0] if ending < len(live) else None) if ending else None
+        ending = 0 if ended is None else int(ended.sum())
+        parts = None
+        if ended is not None and ending:
+            parts = live.leave(ended.nonzero()[:, 0] if ending < len(live) else None)
         waiting.halted += ending
         waiting.since = self.round
         if waiting.halted == len(live):
