@@ -29,9 +29,11 @@ types: .venv/installed
 unit: .venv/installed
 	OMP_NUM_THREADS=$(THREADS) $(BIN)/pytest -n 2
 
-bench: .venv/installed  ## training speed against other libraries, into benchmarks/train.json
+bench: .venv/installed  ## all benchmarks, into benchmarks/
 	$(BIN)/pip install --quiet --no-deps -r benchmarks/peers.txt
 	$(BIN)/ponderosa bench train --json benchmarks/train.json
+	$(BIN)/ponderosa bench engine --json benchmarks/engine.json --plot benchmarks/engine.png
+	$(BIN)/ponderosa bench stream --json benchmarks/stream.json
 
 clean:
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -29,8 +29,15 @@ def test_the_pages_show_what_the_file_says(path):
     assert table in (ROOT / "README.md").read_text()
 
 
-def test_the_bench_in_the_readme_is_the_one_in_the_file():
-    from ponderosa.cli.bench import COLUMNS
+def test_the_benches_in_the_readme_are_those_in_the_files():
+    from ponderosa.cli.bench import COLUMNS, ENGINE_README, LATENCY, STREAM, readme_rows
 
-    found = json.loads((ROOT / "benchmarks" / "train.json").read_text())
-    assert markdown(found["rows"], COLUMNS) in (ROOT / "README.md").read_text()
+    readme = (ROOT / "README.md").read_text()
+    train, engine, stream = (
+        json.loads((ROOT / "benchmarks" / f"{name}.json").read_text()) for name in ("train", "engine", "stream")
+    )
+    assert markdown(train["rows"], COLUMNS) in readme
+    assert markdown(readme_rows(engine["rows"]), ENGINE_README) in readme
+    assert f"median share {engine['summary']['median_share']}, lowest {engine['summary']['lowest_share']}" in readme
+    assert markdown(stream["rows"], STREAM) in readme
+    assert markdown(stream["latency"], LATENCY) in readme

@@ -26,6 +26,9 @@ ENGINE = {
     "flop_bound": "by operations", "ideal_bound": "possible", "share": "share", "difference": "difference",
     "memory_mb": "memory MB",
 }  # fmt: skip
+ENGINE_README = {
+    name: ENGINE[name] for name in ("batch", "ms", "full_ms", "stop_ms", "speedup", "flop_bound", "ideal_bound", "share")
+}
 STREAM = {
     "model": "model", "width": "width", "spread": "spread", "requests_per_second": "requests/s", "over_full": "over full depth",
     "bound": "possible", "share": "share", "over_stop": "over stop when all halted", "over_compacted": "over compacted batches",
@@ -34,6 +37,12 @@ LATENCY = {
     "model": "model", "spread": "spread", "load": "load", "arrivals_per_second": "arrivals/s", "median_ms": "median ms",
     "p99_ms": "99th percentile ms",
 }  # fmt: skip
+
+
+def readme_rows(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The rows that the README shows: one network and spread at every batch size."""
+    shown = {"model": "stack", "width": 384, "unit": "example", "length": 32, "spread": "skewed", "kind": ""}
+    return [row for row in rows if shown.items() <= row.items()]
 
 
 def main(argv: list[str]) -> None:
