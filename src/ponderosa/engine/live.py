@@ -132,9 +132,7 @@ class Live:
 
     def add(self, other: Live) -> None:
         """Take other examples of the same kind along."""
-        if "answer" in self.carried and "answer" not in other.carried:  # they have not answered yet
-            other.carried["answer"] = self.carried["answer"].new_zeros(len(other), *self.carried["answer"].shape[1:])
-        self.carried = tree_map(_cat, self.carried, other.carried)
+        self.carried = _join(self.carried, other.carried, len(self), len(other))
 
     def keep(self, chosen: Tensor) -> None:
         """Go on with the examples at these places only."""
@@ -160,6 +158,17 @@ def _check_rows(tree: Tree, examples: int) -> None:
 def select(tree: Tree, chosen: Tensor) -> Tree:
     """The chosen examples of every tensor."""
     return tree_map(lambda leaf: leaf.index_select(0, chosen) if isinstance(leaf, Tensor) and leaf.ndim else leaf, tree)
+
+
+def _join(one: Tree, other: Tree, examples: int, others: int) -> Tree:
+    """Both together; what only one side has noted yet (a first answer, known keys and values) is zero on the other."""
+    if isinstance(one, dict):
+        return {key: _join(one.get(key), other.get(key), examples, others) for key in {**one, **other}}
+    if one is None and isinstance(other, Tensor):
+        one = other.new_zeros(examples, *other.shape[1:])
+    if other is None and isinstance(one, Tensor):
+        other = one.new_zeros(others, *one.shape[1:])
+    return tree_map(_cat, one, other)
 
 
 def _cat(*parts: Any) -> Any:

@@ -39,17 +39,14 @@ class TokenStep(Step):
         return x
 
     def prepare(self, x: Tree, mask: Tensor | None = None) -> Tree:
-        if not (self.frozen_kv or self.repeats_exactly):
-            return {"mask": mask}
-        changed = torch.ones(x.shape[:2], dtype=torch.bool, device=x.device) if mask is None else mask
-        return {"mask": mask, "changed": changed, "kv": x.new_zeros(*x.shape[:2], 2 * x.shape[-1])}
+        return {"mask": mask}
 
     def advance(self, context: Tree, state: Tensor, n: int | Tensor, active: Tensor | None = None) -> Tensor:
         """All tokens, padded. With frozen keys and values `active` `[batch, token]` must say who has not halted."""
         layer, h = self.layer(n), self._signalled(state, n)
         keys_values = layer.keys_values(h)
         if self.frozen_kv:
-            if active is not None:
+            if active is not None and "kv" in context:
                 keys_values = torch.where(active[..., None], keys_values, context["kv"])
             context["kv"] = keys_values
         return layer.finish(h, attend(layer.queries(h), keys_values, layer.heads, context["mask"]))
@@ -69,11 +66,13 @@ class TokenStep(Step):
         if not (self.frozen_kv or self.repeats_exactly):
             return layer.keys_values(_pack(h, shown))
         # a repeated layer shows the same of a token until its state changes; a frozen one for ever what it showed last
-        fresh = active if self.frozen_kv else context["changed"] & shown
+        known = context.get("known", torch.zeros_like(active))
+        fresh = active if self.frozen_kv else shown & ~known
         computed = layer.keys_values(_pack(h, fresh))
-        known = context["kv"].flatten(0, 1).to(computed.dtype).index_copy(0, _rows(fresh), computed)
-        context |= {"changed": active, "kv": known.view(*active.shape, -1)}
-        return _pack(known, shown)
+        kv = context.get("kv", computed.new_zeros(*active.shape, computed.shape[-1])).flatten(0, 1)
+        kv = kv.to(computed.dtype).index_copy(0, _rows(fresh), computed)
+        context |= {"known": shown & ~active, "kv": kv.view(*active.shape, -1)}
+        return _pack(kv, shown)
 
     @property
     def repeats_exactly(self) -> bool:

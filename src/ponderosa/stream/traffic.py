@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Hashable
 
 import torch
@@ -25,19 +24,20 @@ class Traffic:
     def __init__(self, net: Ponder, slots: int, tokens: bool):
         self.net, self.slots, self.tokens = net, slots, tokens
         self.schedule = Schedule(slots, mixes=net.step.tied and not isinstance(net.head, nn.ModuleList))
-        self.waiting: dict[Hashable, deque[Asked]] = {}
+        self.waiting: dict[Hashable, list[Asked]] = {}
+        self.begun: dict[Hashable, Live] = {}
         self.lengths: dict[int, int] = {}
         self.failed: list[Answer] = []
         self.asked = 0
 
     @property
     def busy(self) -> bool:
-        return bool(self.waiting or self.failed or len(self.schedule))
+        return bool(self.waiting or self.begun or self.failed or len(self.schedule))
 
     @property
     def wants_more(self) -> bool:
         """Whether another request could start soon."""
-        return sum(map(len, self.waiting.values())) < self.slots
+        return sum(map(len, self.waiting.values())) + sum(map(len, self.begun.values())) < self.slots
 
     def ask(self, number: int, given: Tree) -> None:
         """Take in a request; its answer comes out of a later `round`."""
@@ -46,37 +46,52 @@ class Traffic:
         try:
             if self.tokens:
                 self.lengths[number] = length(request)
-            self.waiting.setdefault(kind(request, self.tokens), deque()).append((number, request))
+            self.waiting.setdefault(kind(request, self.tokens), []).append((number, request))
         except Exception as error:
             self.failed.append(Answer(number, error=error))
 
     @torch.no_grad()
     def round(self) -> list[Answer]:
         """Fill the slots that are free, let the fullest batch take a step, and give the answers that are ready."""
-        for of_kind in list(self.waiting):
+        for of_kind in {**self.waiting, **self.begun}:
             self._admit(of_kind)
         parts = self.schedule.run(self._fail) if len(self.schedule) else None
         answers, self.failed = self.failed, []
         return answers if parts is None else answers + self._answers(parts)
 
     def _admit(self, of_kind: Hashable) -> None:
-        """As many waiting requests of a kind as there is room for."""
-        waiting = self.waiting[of_kind]
-        new = [waiting.popleft() for _ in range(min(self.schedule.room(of_kind), len(waiting)))]
-        if not waiting:
-            del self.waiting[of_kind]
-        try:
-            if new:
-                self.schedule.admit(of_kind, self._begin(new))
-        except Exception:
-            for asked in new:  # one by one, so that only the culprit fails
-                self._admit_alone(of_kind, asked)
+        """As many requests of a kind as there is room for: begun together, since an encoder or an input's projection takes
+        hardly longer for many than for one, and let in one by one."""
+        room = self.schedule.room(of_kind)
+        if not room:
+            return
+        if of_kind not in self.begun:
+            self._begin_waiting(of_kind)
+        begun = self.begun.pop(of_kind, None)
+        if begun is not None and len(begun) > room:
+            places = torch.arange(len(begun))
+            self.begun[of_kind], begun = begun.part(places[room:]), begun.part(places[:room])
+        if begun is not None:
+            self.schedule.admit(of_kind, begun)
 
-    def _admit_alone(self, of_kind: Hashable, asked: Asked) -> None:
+    def _begin_waiting(self, of_kind: Hashable) -> None:
+        waiting = self.waiting.pop(of_kind)
         try:
-            self.schedule.admit(of_kind, self._begin([asked]))
+            self.begun[of_kind] = self._begin(list(waiting))
+        except Exception:
+            for asked in waiting:  # one by one, so that only the culprit fails
+                self._begin_alone(of_kind, asked)
+
+    def _begin_alone(self, of_kind: Hashable, asked: Asked) -> None:
+        try:
+            alone = self._begin([asked])
         except Exception as error:
             self._fail(torch.tensor(asked[:1]), error)
+            return
+        if of_kind in self.begun:
+            self.begun[of_kind].add(alone)
+        else:
+            self.begun[of_kind] = alone
 
     def _begin(self, new: list[Asked]) -> Live:
         net, numbers = self.net, [number for number, _ in new]

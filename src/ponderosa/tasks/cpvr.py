@@ -23,7 +23,7 @@ class CPVR(Task):
         train_hops: the most hops in training and validation.
         test_hops: the most hops in the test.
 
-    >>> task = CPVR(length=8)
+    >>> task = CPVR(length=24)
     >>> batch = task.batch("train", 0, 4)
     >>> bool((task.solve(batch.x) == batch.y).all()), batch.difficulty.tolist()
     (True, [1, 2, 3, 4])
