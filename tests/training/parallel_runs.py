@@ -60,3 +60,5 @@ def train_all(folder: Path) -> None:
 
 if __name__ == "__main__":
     train_all(Path(sys.argv[1]))
+    torch.distributed.barrier()  # as the command line does: a process that ends before the other aborts
+    torch.distributed.destroy_process_group()
