@@ -1,12 +1,14 @@
 """When each mechanism stops and what it weighs, on runs written down step by step."""
 
 import math
+from pathlib import Path
 
 import pytest
 import torch
 from torch import Tensor, nn
 
 import ponderosa as po
+from ponderosa import halting
 from tests.zoo import scripted, states_of
 
 ENGINES = ["unroll", "compact"]
@@ -133,3 +135,9 @@ class TestNorms:
         solution = scripted(po.ACT(), x).eval()(x, mask=self.mask, engine=engine)
         both, one = x[0, 1].reshape(-1, 3).mean(0), x[1, 1, 0].reshape(-1, 3).mean(0)
         torch.testing.assert_close(solution.weights[0], torch.stack([both, one]).sum(-1).sigmoid())
+
+
+@pytest.mark.parametrize("path", sorted(Path(halting.__file__).parent.glob("*.py")), ids=lambda p: p.stem)
+def test_a_mechanism_s_whole_logic_fits_in_one_file(path: Path) -> None:
+    """Readers find it on three screens; the contract and its helpers, which all of them share, have more room."""
+    assert len(path.read_text().splitlines()) < (150 if path.stem != "base" else 250)

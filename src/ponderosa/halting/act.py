@@ -51,8 +51,7 @@ class ACT(Halting):
             raise ValueError(f"tau={tau}: the price of a step cannot be negative")
         check_choice("unit", unit, "example", "token", why="ACT weighs each unit's own steps")
         self.tau, self.eps, self.bias, self.unit = tau, eps, bias, unit
-        self.gate: nn.Linear | None = None
-        self.build(size)
+        self.gate: nn.Linear | None = gate(size, bias)
 
     def build(self, size: int | None) -> None:
         self.gate = self.gate or gate(size, self.bias)

@@ -61,11 +61,13 @@ class Halting(nn.Module, ABC):
     """Whether `update` wants the head's answer at each step (exits)."""
     trains_every_step: bool = False
     """Whether training needs every step and its own answer (PonderNet, exits)."""
-    hard: bool = False
-    """Whether the answer is one step's alone: all shares are zero, and the last step gets the whole. Then halted units can
-    leave training, too."""
     adaptive: bool = True
     """Whether the number of steps may differ from the limit: a run in which it never does has collapsed."""
+
+    @property
+    def hard(self) -> bool:
+        """Whether the answer is one step's alone, and all shares are zero: then halted units can leave training, too."""
+        return False
 
     def build(self, size: int | None) -> None:
         """Make what must know the size of the state; called once by `Ponder`, does nothing by default."""

@@ -35,7 +35,7 @@ class AnyOf(Halting):
         self.term_names = haltings[0].term_names
 
     @property
-    def hard(self) -> bool:  # type: ignore[override]
+    def hard(self) -> bool:
         return self.haltings[0].hard  # type: ignore[return-value]
 
     def build(self, size: int | None) -> None:
@@ -76,7 +76,7 @@ class Bounded(Halting):
         self.term_names = halting.term_names
 
     @property
-    def hard(self) -> bool:  # type: ignore[override]
+    def hard(self) -> bool:
         return self.halting.hard
 
     def build(self, size: int | None) -> None:

@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ponderosa.halting.base import Criterion, Halting, Memory, Unit, Units, check_choice, read_units, unit_losses
+from ponderosa.halting.base import Criterion, Halting, Memory, Unit, Units, answer_loss, check_choice, read_units, unit_losses
 from ponderosa.halting.gate import gate
 from ponderosa.keys import uniform
 from ponderosa.solution import Solution
@@ -26,7 +26,6 @@ def ponder_weights(lambdas: Tensor) -> Tensor:
 
 def geometric_prior(lambda_p: float, steps: int) -> Tensor:
     """The geometric distribution over 1..steps `[N]`, cut off there and renormalised.
-
     >>> geometric_prior(0.5, 2)
     tensor([0.6667, 0.3333])
     """
@@ -92,11 +91,10 @@ class PonderNet(Halting):
         check_choice("kl", kl, "paper", "reverse")
         self.beta, self.lambda_p, self.evaluation, self.threshold = beta, lambda_p, evaluation, threshold
         self.kl, self.bias, self.unit, self.seed = kl, bias, unit, seed
-        self.gate: nn.Linear | None = None
-        self.build(size)
+        self.gate: nn.Linear | None = gate(size, bias)
 
     @property
-    def hard(self) -> bool:  # type: ignore[override]
+    def hard(self) -> bool:
         return not self.training
 
     def build(self, size: int | None) -> None:
@@ -132,15 +130,14 @@ class PonderNet(Halting):
 
     def loss(self, solution: Solution, target: Tensor, criterion: Criterion) -> Tensor:
         if solution.outputs is None:
-            return unit_losses(solution.output[None], target, criterion, solution.mask).mean()
+            return answer_loss(solution, target, criterion)
         losses = unit_losses(solution.outputs, target, criterion, solution.mask, tokens=solution.weights.ndim > 2)
         if losses.ndim > solution.weights.ndim:  # an example's loss is the mean of its tokens'
             losses = losses.mean(-1)
         if losses.shape != solution.weights.shape:
-            raise ValueError(
-                f"PonderNet weighs the loss of every unit: its units are {list(solution.weights.shape[1:])}, but the "
-                f'target gives losses for {list(losses.shape[1:])}. Use unit="example" for a label per example.'
-            )
+            units, given = list(solution.weights.shape[1:]), list(losses.shape[1:])
+            raise ValueError(f"PonderNet weighs the loss of every unit: its units are {units}, but the target gives losses "
+                             f'for {given}. Use unit="example" for a label per example.')  # fmt: skip
         return (solution.weights * losses).sum(0).mean() + self.beta * self.kl_loss(solution)
 
     def terms(self, solution: Solution) -> dict[str, Tensor]:
