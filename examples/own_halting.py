@@ -4,11 +4,13 @@ import torch
 from torch import Tensor, nn
 
 import ponderosa as po
-from ponderosa.halting.base import Criterion, Memory, answer_loss
+from ponderosa.halting.base import Criterion, Memory, Verdict, answer_loss
 
 
 class StopWhenStill(po.Halting):
     """Halts a unit when its state moved less than `least` since the step before."""
+
+    hard = True  # the answer is one step's alone, so halted units need not be computed, in training either
 
     def __init__(self, *, least: float = 0.1):
         super().__init__()
@@ -17,9 +19,9 @@ class StopWhenStill(po.Halting):
     def begin(self, state: Tensor, units: po.Units) -> Memory:
         return {"before": state}
 
-    def update(self, n: int | Tensor, state: Tensor, output: Tensor | None, memory: Memory) -> tuple[Tensor, Tensor, Memory]:
+    def update(self, n: int | Tensor, state: Tensor, output: Tensor | None, memory: Memory) -> Verdict:
         done = (state - memory["before"]).norm(dim=-1) < self.least
-        return torch.zeros_like(done, dtype=state.dtype), done, {"before": state}
+        return None, done, {"before": state}
 
     def loss(self, solution: po.Solution, target: Tensor, criterion: Criterion) -> Tensor:
         return answer_loss(solution, target, criterion)

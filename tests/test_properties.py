@@ -136,7 +136,8 @@ def by_hand(net: po.Ponder, batch: Batch, garbage: float) -> tuple[Tensor, Tenso
     context, state = step.prepare(x, batch.mask), step.initial_state(x)
     shape = step.read(state).shape[: 2 if halting.unit == "token" else 1]
     done = ~batch.mask if halting.unit == "token" else torch.zeros(shape, dtype=torch.bool)
-    steps, spent, weights, weighed, answered = torch.zeros(shape, dtype=torch.long), torch.zeros(shape), [], [], []
+    steps, spent = torch.zeros(shape, dtype=torch.long), torch.zeros(shape, dtype=step.read(state).dtype)
+    weights, weighed, answered = [], [], []
     memory = halting.begin(step.read(state), po.Units(shape, batch.x, batch.mask))
     for n in range(1, LIMIT + 1):
         told = {"active": ~done} if isinstance(step, po.TokenStep) and halting.unit == "token" else {}
@@ -146,7 +147,7 @@ def by_hand(net: po.Ponder, batch: Batch, garbage: float) -> tuple[Tensor, Tenso
         output = answer(net.head, step.read(state), n) if halting.reads_output else None
         share, stops, memory = halting.update(torch.full(shape, n), step.read(state), output, memory)
         stops = stops | (n == LIMIT)
-        weight = torch.where(done, 0.0, torch.where(stops, 1 - spent, share))
+        weight = torch.where(done, 0.0, torch.where(stops, 1 - spent, 0.0 if share is None else share))
         steps, spent, done = steps + ~done, spent + weight, done | stops
         weights.append(weight)
         weighed.append([over_units(weight, s) * s for s in leaves(state)])
@@ -185,13 +186,14 @@ def test_scan_is_update_folded(pair: Pair, drawn: tuple[int, int, int], training
         folded, dones, memory = [], [], halting.begin(states[0], units)
         for n, (state, output) in enumerate(zip(states, outputs), start=1):
             share, done, memory = halting.update(n, state, output, memory)
-            folded.append(share)
+            folded += [] if share is None else [share]
             dones.append(done)
         first, early, half = halting.scan(1, states[:cut], outputs[:cut], halting.begin(states[0], units))
         if cut < LIMIT:
             second, late, half = halting.scan(cut + 1, states[cut:], outputs[cut:], half)
-            first, early = torch.cat([first, second]), torch.cat([early, late])
-        assert_same([first, early, *leaves(half)], [torch.stack(folded), torch.stack(dones), *leaves(memory)])
+            first, early = None if second is None else torch.cat([first, second]), torch.cat([early, late])
+        assert (first is None) == (not folded) == halting.hard
+        assert_same([early, *leaves((first, half))], [torch.stack(dones), *folded and [torch.stack(folded)], *leaves(memory)])
 
 
 def untrained(net: po.Ponder, solution: po.Solution) -> set[str]:

@@ -6,6 +6,7 @@ from torch import Tensor, nn
 
 import ponderosa as po
 from ponderosa.steps.block import Block
+from ponderosa.steps.tokens import Tokens
 
 
 def torch_layer(block: Block) -> nn.TransformerEncoderLayer:
@@ -34,7 +35,7 @@ def test_a_block_is_torchs_layer(norm: str, packed: bool) -> None:
     mask = torch.arange(7) < torch.tensor([[7], [3], [1], [5]])
     expected: Tensor = torch_layer(step.layers[1])(x, src_key_padding_mask=~mask)
     context = step.prepare(x, mask)
-    found = step.advance_packed(context, x, 2, mask) if packed else step.advance(context, x, 2)
+    found = step.advance_packed(context, x, 2, Tokens(mask)) if packed else step.advance(context, x, 2)
     torch.testing.assert_close(found[mask], expected[mask])
     if packed:
         torch.testing.assert_close(found[~mask], x[~mask])

@@ -12,6 +12,7 @@ from torch import Tensor
 from ponderosa.engine.ledger import frozen
 from ponderosa.ponder import Ponder
 from ponderosa.steps import Step
+from ponderosa.steps.tokens import Tokens
 from ponderosa.steps.transformer import TokenStep
 
 Run = Callable[[], object]
@@ -28,9 +29,9 @@ def full_depth(net: Ponder, x: Tensor, mask: Tensor | None, depth: Tensor) -> Te
 def full_packed(net: Ponder, x: Tensor, mask: Tensor | None, depth: Tensor) -> Tensor:
     """Every step for everyone, padding packed away."""
     assert mask is not None and isinstance(net.step, TokenStep)
-    context, state = net.step.prepare(x, mask), x
+    context, state, real = net.step.prepare(x, mask), x, Tokens(mask)
     for n in range(1, net.max_steps + 1):
-        state = net.step.advance_packed(context, state, n, mask)
+        state = net.step.advance_packed(context, state, n, real)
     return state
 
 

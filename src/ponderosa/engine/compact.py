@@ -22,16 +22,15 @@ def compact(
     thrift, parts, halted = Thrift(step, step.read(state)), [], 0
     for n in range(1, max_steps + 1):
         ended = live.take_step(n)
-        ending = 0 if ended is None else int(ended.sum())
-        if ended is not None and ending:
-            parts.append(live.leave(ended.nonzero()[:, 0] if ending < len(live) else None))
-        halted += ending
+        if ended is not None:
+            parts.append(live.leave(ended))
+            halted += len(ended)
         if halted == len(live):
             break
         if thrift.pays(halted, len(live) - halted):
-            live.keep(live.going.nonzero()[:, 0])
+            live.drop()
             halted = 0
-    return solution(step, head, join(parts or [live.leave(None)]), units, max_steps)
+    return solution(step, head, join(parts or [live.leave(rows)]), units, max_steps)
 
 
 def solution(step: Step, head: nn.Module | None, parts: Parts, units: Units, max_steps: int) -> Solution:

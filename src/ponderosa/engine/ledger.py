@@ -20,11 +20,12 @@ class Ledger:
         self.steps = torch.zeros(units.shape, dtype=torch.long, device=like.device)
         self.n = 0
 
-    def settle(self, shares: Tensor, dones: Tensor, left: Tensor | None = None) -> Tensor:
-        """The weights `[k, U]` of the next k steps, from the mechanism's own words `[k, U]`.
+    def settle(self, shares: Tensor | None, dones: Tensor, left: Tensor | None = None) -> Tensor:
+        """The weights `[k, U]` of the next k steps, from the mechanism's own words `[k, U]` (no shares: none before the end).
 
         `left` `[U]` is what the last of these steps finds left, where the mechanism knows it better than a difference.
         """
+        shares = self.spent.new_zeros(()).expand(dones.shape) if shares is None else shares
         if not shares.shape[1:] == dones.shape[1:] == self.alive.shape:
             raise ValueError(
                 f"the halting spoke for units {list(dones.shape[1:])}, but there are {list(self.alive.shape)}: its unit "

@@ -4,36 +4,30 @@ from torch import Tensor
 
 from ponderosa.engine.ledger import frozen
 from ponderosa.steps.base import Step
+from ponderosa.steps.tokens import Tokens
 from ponderosa.steps.transformer import TokenStep
 from ponderosa.tree import Tree, tree_map
 
 
-def advance(step: Step, context: Tree, state: Tree, n: int | Tensor, active: Tensor | None) -> Tree:
-    """The state after step `n`, where only `active` tokens `[batch, token]` change (None: everything does)."""
-    if active is None or bool(active.all()):
+def advance(step: Step, context: Tree, state: Tree, n: int | Tensor, active: Tokens | None) -> Tree:
+    """The state after step `n`, where only `active` tokens change (None: everything does)."""
+    if active is None or active.all:
         return step.advance(context, state, n)
-    if not active.any():
+    if not len(active):
         return state
     if isinstance(step, TokenStep):
         return step.advance_packed(context, state, n, active)
     if step.tokenwise:
         return _advance_rows(step, context, state, n, active)
-    return frozen(active, step.advance(context, state, n), state)
+    return frozen(active.chosen, step.advance(context, state, n), state)
 
 
-def _advance_rows(step: Step, context: Tree, state: Tree, n: int | Tensor, active: Tensor) -> Tree:
+def _advance_rows(step: Step, context: Tree, state: Tree, n: int | Tensor, active: Tokens) -> Tree:
     """The active tokens as rows of their own: nothing else is computed."""
-    rows = active.flatten().nonzero()[:, 0]
-
-    def pack(leaf: Tensor) -> Tensor:
-        return leaf.flatten(0, 1).index_select(0, rows)
-
-    def put_back(old: Tensor, new: Tensor) -> Tensor:
-        return old.flatten(0, 1).index_copy(0, rows, new).view_as(old)
-
     if isinstance(n, Tensor):
-        n = pack(n[:, None].expand_as(active))
-    return tree_map(put_back, state, step.advance(tree_map(pack, context), tree_map(pack, state), n))
+        n = active.pack(n[:, None].expand_as(active.chosen))
+    after = step.advance(tree_map(active.pack, context), tree_map(active.pack, state), n)
+    return tree_map(active.put, state, after)
 
 
 def real_tokens(step: Step, state: Tensor, mask: Tensor | None) -> Tensor | None:

@@ -70,7 +70,7 @@ class Schedule:
             self.queues[place] = Waiting(live, self.round)
             return
         if waiting.halted:
-            waiting.live.keep(waiting.live.going.nonzero()[:, 0])
+            waiting.live.drop()
             waiting.halted = 0
         waiting.live.add(live)
 
@@ -85,18 +85,15 @@ class Schedule:
         except Exception as error:
             self._apart(place, failed, error)
             return None
-        ending = 0 if ended is None else int(ended.sum())
-        parts = None
-        if ended is not None and ending:
-            parts = live.leave(ended.nonzero()[:, 0] if ending < len(live) else None)
-        waiting.halted += ending
+        parts = None if ended is None else live.leave(ended)
+        waiting.halted += 0 if ended is None else len(ended)
         waiting.since = self.round
         if waiting.halted == len(live):
             del self.queues[place]
         elif not self.mixes:
             del self.queues[place]
-            if ending:
-                live.keep(live.going.nonzero()[:, 0])
+            if waiting.halted:
+                live.drop()
             self._put((place[0], place[1] + 1), live)
         return parts
 
@@ -113,10 +110,10 @@ class Schedule:
     def _apart(self, place: Place, failed: Callable[[Tensor, Exception], None], error: Exception) -> None:
         """A step that failed for a batch is tried for each of its examples alone, so that only the culprit fails."""
         live = self.queues.pop(place).live
-        rows = live.going.nonzero()[:, 0]
-        for one in rows.split(1):
+        going = live.going
+        for one in going.split(1):
             alone = live.part(one)
-            if len(rows) == 1:
+            if len(going) == 1:
                 failed(alone.carried["rows"], error)
             else:
                 self.queues[((place[0], "alone", int(alone.carried["rows"])), place[1])] = Waiting(alone, self.round)

@@ -3,8 +3,8 @@
 import torch
 from torch import Tensor, nn
 
-from ponderosa.halting.base import Criterion, Halting, Memory, Unit, Units, answer_loss, check_choice, read_units
-from ponderosa.halting.gate import gate
+from ponderosa.halting.base import Criterion, Halting, Memory, Unit, Units, Verdict, answer_loss, check_choice
+from ponderosa.halting.gate import gate, read_units
 from ponderosa.solution import Solution
 
 
@@ -63,12 +63,12 @@ class ACT(Halting):
         assert self.gate is not None, "say how large the state is: ACT(size=...)"
         return self.gate(read_units(state, self.unit, memory.get("mask"), lead)).squeeze(-1).sigmoid()
 
-    def update(self, n: int | Tensor, state: Tensor, output: Tensor | None, memory: Memory) -> tuple[Tensor, Tensor, Memory]:
+    def update(self, n: int | Tensor, state: Tensor, output: Tensor | None, memory: Memory) -> Verdict:
         share = self.halt(state, memory)
         total = memory["sum"] + share
         return share, total >= 1 - self.eps, {**memory, "sum": total}
 
-    def scan(self, first: int, states: Tensor, outputs: Tensor | None, memory: Memory) -> tuple[Tensor, Tensor, Memory]:
+    def scan(self, first: int, states: Tensor, outputs: Tensor | None, memory: Memory) -> Verdict:
         shares = self.halt(states, memory, lead=2)
         totals = memory["sum"] + shares.cumsum(0)
         return shares, totals >= 1 - self.eps, {**memory, "sum": totals[-1]}

@@ -18,6 +18,8 @@ from ponderosa.tree import Tree
 
 Unit = Literal["batch", "example", "token"]
 Memory = dict[str, Any]
+Verdict = tuple[Tensor | None, Tensor, Memory]
+"""Each unit's share (None where the answer is one step's alone), whether it is done, the memory."""
 Criterion = Callable[..., Tensor]
 
 
@@ -66,7 +68,7 @@ class Halting(nn.Module, ABC):
 
     @property
     def hard(self) -> bool:
-        """Whether the answer is one step's alone, and all shares are zero: then halted units can leave training, too."""
+        """Whether the answer is one step's alone, so there are no shares: then halted units can leave training, too."""
         return False
 
     def build(self, size: int | None) -> None:
@@ -76,12 +78,19 @@ class Halting(nn.Module, ABC):
     def begin(self, state: Tensor, units: Units) -> Memory:
         """The memory before the first step. `state` is the tensor that the step says is read."""
 
+    def ends(self, memory: Memory) -> set[int] | None:
+        """The steps at which some unit may be done, where that is known before the first one; None for any step.
+
+        At the others an engine need not ask: `update` is not called, so it must have nothing to remember there.
+        """
+        return None
+
     @abstractmethod
-    def update(self, n: int | Tensor, state: Tensor, output: Tensor | None, memory: Memory) -> tuple[Tensor, Tensor, Memory]:
+    def update(self, n: int | Tensor, state: Tensor, output: Tensor | None, memory: Memory) -> Verdict:
         """After step `n` (1, 2, ..., or one number per unit): each unit's share, whether it is done, the memory.
 
         The engine gives a unit that ends what its earlier shares left, so a mechanism that answers
-        with a single step returns shares of zero throughout.
+        with a single step (`hard`) has no shares to name: None.
         """
 
     @abstractmethod
@@ -95,33 +104,19 @@ class Halting(nn.Module, ABC):
         """The loss terms of its own, before they are weighed, by `term_names`."""
         return {}
 
-    def scan(self, first: int, states: Tensor, outputs: Tensor | None, memory: Memory) -> tuple[Tensor, Tensor, Memory]:
+    def scan(self, first: int, states: Tensor, outputs: Tensor | None, memory: Memory) -> Verdict:
         """`update` over the steps `first, first + 1, ...`, stacked on the first axis.
 
         Mechanisms whose shares have a closed form say it here, which is faster in training; the
         test suite holds the two to be equal.
         """
-        shares, dones = [], []
+        shares: list[Tensor] = []
+        dones: list[Tensor] = []
         for k, state in enumerate(states):
             share, done, memory = self.update(first + k, state, None if outputs is None else outputs[k], memory)
-            shares.append(share)
+            shares += [] if share is None else [share]
             dones.append(done)
-        return torch.stack(shares), torch.stack(dones), memory
-
-
-def read_units(state: Tensor, unit: Unit, mask: Tensor | None, lead: int = 1) -> Tensor:
-    """The features a learned mechanism decides on: `[batch, size]`, or `[batch, token, size]` per token.
-
-    An example that consists of tokens is their mean, padding left out. `lead` counts the axes up to
-    the batch's: 2 where the steps are stacked in front.
-    """
-    if unit == "token" or state.ndim == lead + 1:
-        return state
-    if mask is None:
-        return state.flatten(lead, -2).mean(-2)
-    tokens = state.flatten(lead + 1, -2).mean(-2) if state.ndim > lead + 2 else state
-    real = mask.unsqueeze(-1)
-    return torch.where(real, tokens, 0.0).sum(-2) / real.sum(-2).clamp_min(1)
+        return torch.stack(shares) if shares else None, torch.stack(dones), memory
 
 
 def check_choice(name: str, given: str, *choices: str, why: str = "") -> None:
@@ -129,11 +124,6 @@ def check_choice(name: str, given: str, *choices: str, why: str = "") -> None:
     if given not in choices:
         words = " or ".join(f'"{choice}"' for choice in choices)
         raise ValueError(f"{name}={given!r}: choose {words}{why and f', since {why}'}")
-
-
-def no_share(done: Tensor, state: Tensor) -> Tensor:
-    """The shares of a hard mechanism: none, until the engine gives the last step the whole."""
-    return torch.zeros(done.shape, dtype=state.dtype, device=state.device)
 
 
 def answer_loss(solution: Solution, target: Tensor, criterion: Criterion) -> Tensor:

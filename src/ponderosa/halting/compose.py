@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor, nn
 
-from ponderosa.halting.base import Criterion, Halting, Memory, Units
+from ponderosa.halting.base import Criterion, Halting, Memory, Units, Verdict
 from ponderosa.solution import Solution
 
 
@@ -45,7 +45,11 @@ class AnyOf(Halting):
     def begin(self, state: Tensor, units: Units) -> Memory:
         return {str(i): h.begin(state, units) for i, h in enumerate(self.haltings)}  # type: ignore[operator]
 
-    def update(self, n: int | Tensor, state: Tensor, output: Tensor | None, memory: Memory) -> tuple[Tensor, Tensor, Memory]:
+    def ends(self, memory: Memory) -> set[int] | None:
+        each = [h.ends(memory[str(i)]) for i, h in enumerate(self.haltings)]  # type: ignore[operator]
+        return None if any(ends is None for ends in each) else set().union(*each)
+
+    def update(self, n: int | Tensor, state: Tensor, output: Tensor | None, memory: Memory) -> Verdict:
         results = [h.update(n, state, output, memory[str(i)]) for i, h in enumerate(self.haltings)]  # type: ignore[operator]
         done = torch.stack([d for _, d, _ in results]).any(0)
         return results[0][0], done, {str(i): m for i, (_, _, m) in enumerate(results)}
@@ -83,20 +87,27 @@ class Bounded(Halting):
         self.halting.build(size)
 
     def begin(self, state: Tensor, units: Units) -> Memory:
+        memory = {"inner": self.halting.begin(state, units)}
         zero = state.new_zeros(units.shape)
-        return {"inner": self.halting.begin(state, units), "spent": zero, "owed": zero}
+        return memory if self.hard else memory | {"spent": zero, "owed": zero}
 
-    def update(self, n: int | Tensor, state: Tensor, output: Tensor | None, memory: Memory) -> tuple[Tensor, Tensor, Memory]:
+    def ends(self, memory: Memory) -> set[int] | None:
+        ends = self.halting.ends(memory["inner"])
+        held = set() if self.max_steps is None else {self.max_steps}
+        return None if ends is None else held | {max(n, self.min_steps) for n in ends}
+
+    def update(self, n: int | Tensor, state: Tensor, output: Tensor | None, memory: Memory) -> Verdict:
         share, done, inner = self.halting.update(n, state, output, memory["inner"])
-        n = torch.as_tensor(n, device=done.device)
+        free = torch.as_tensor(n >= self.min_steps, device=done.device)
+        done = done & free
+        if self.max_steps is not None:
+            done = done | torch.as_tensor(n >= self.max_steps, device=done.device)
+        if share is None:
+            return None, done, {"inner": inner}
         # steps before the first at which a unit may end weigh nothing: that one gets their shares, but never more than all
         owed = memory["owed"] + share
-        share = torch.where(n >= self.min_steps, torch.minimum(owed, (1 - memory["spent"]).clamp_min(0)), 0.0)
-        done = done & (n >= self.min_steps)
-        if self.max_steps is not None:
-            done = done | (n >= self.max_steps)
-        owed = torch.where(n >= self.min_steps, 0.0, owed)
-        return share, done, {"inner": inner, "spent": memory["spent"] + share, "owed": owed}
+        share = torch.where(free, torch.minimum(owed, (1 - memory["spent"]).clamp_min(0)), 0.0)
+        return share, done, {"inner": inner, "spent": memory["spent"] + share, "owed": torch.where(free, 0.0, owed)}
 
     def loss(self, solution: Solution, target: Tensor, criterion: Criterion) -> Tensor:
         return self.halting.loss(solution, target, criterion)

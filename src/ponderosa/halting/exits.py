@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ponderosa.halting.base import Criterion, Halting, Memory, Unit, Units, check_choice, no_share, unit_losses
+from ponderosa.halting.base import Criterion, Halting, Memory, Unit, Units, Verdict, check_choice, unit_losses
 from ponderosa.solution import Solution
 
 
@@ -49,11 +49,11 @@ class Exit(Halting):
         """Whether each unit's answer is good enough."""
 
     @torch.no_grad()
-    def update(self, n: int | Tensor, state: Tensor, output: Tensor | None, memory: Memory) -> tuple[Tensor, Tensor, Memory]:
+    def update(self, n: int | Tensor, state: Tensor, output: Tensor | None, memory: Memory) -> Verdict:
         if output is None:
             raise ValueError("an exit judges the answer of every step: give Ponder a head")
         done, memory = self.good(output, memory)
-        return no_share(done, state), done, memory
+        return None, done, memory
 
     def loss(self, solution: Solution, target: Tensor, criterion: Criterion) -> Tensor:
         outputs = solution.output[None] if solution.outputs is None else solution.outputs

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from ponderosa.halting.base import Criterion, Halting, Memory, Units, answer_loss, no_share
+from ponderosa.halting.base import Criterion, Halting, Memory, Units, Verdict, answer_loss
 from ponderosa.solution import Solution
 
 
@@ -22,8 +22,11 @@ class Fixed(Halting):
     def begin(self, state: Tensor, units: Units) -> Memory:
         return {"never": torch.zeros(units.shape, dtype=torch.bool, device=state.device)}
 
-    def update(self, n: int | Tensor, state: Tensor, output: Tensor | None, memory: Memory) -> tuple[Tensor, Tensor, Memory]:
-        return no_share(memory["never"], state), memory["never"], memory
+    def ends(self, memory: Memory) -> set[int]:
+        return set()
+
+    def update(self, n: int | Tensor, state: Tensor, output: Tensor | None, memory: Memory) -> Verdict:
+        return None, memory["never"], memory
 
     def loss(self, solution: Solution, target: Tensor, criterion: Criterion) -> Tensor:
         return answer_loss(solution, target, criterion)

@@ -1,6 +1,9 @@
 """The learned halting unit that ACT and PonderNet share: one linear layer on the state."""
 
-from torch import nn
+import torch
+from torch import Tensor, nn
+
+from ponderosa.halting.base import Unit
 
 
 def gate(size: int | None, bias: float) -> nn.Linear | None:
@@ -10,3 +13,18 @@ def gate(size: int | None, bias: float) -> nn.Linear | None:
     layer = nn.Linear(size, 1)
     nn.init.constant_(layer.bias, bias)
     return layer
+
+
+def read_units(state: Tensor, unit: Unit, mask: Tensor | None, lead: int = 1) -> Tensor:
+    """The features a learned mechanism decides on: `[batch, size]`, or `[batch, token, size]` per token.
+
+    An example that consists of tokens is their mean, padding left out. `lead` counts the axes up to
+    the batch's: 2 where the steps are stacked in front.
+    """
+    if unit == "token" or state.ndim == lead + 1:
+        return state
+    if mask is None:
+        return state.flatten(lead, -2).mean(-2)
+    tokens = state.flatten(lead + 1, -2).mean(-2) if state.ndim > lead + 2 else state
+    real = mask.unsqueeze(-1)
+    return torch.where(real, tokens, 0.0).sum(-2) / real.sum(-2).clamp_min(1)

@@ -6,7 +6,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from ponderosa.halting.base import Criterion, Halting, Memory, Unit, Units, answer_loss, check_choice, no_share
+from ponderosa.halting.base import Criterion, Halting, Memory, Unit, Units, Verdict, answer_loss, check_choice
 from ponderosa.solution import Solution
 from ponderosa.tree import over_units
 
@@ -102,10 +102,10 @@ class LAC(Halting):
         return total.sqrt().expand(len(squares))
 
     @torch.no_grad()
-    def update(self, n: int | Tensor, state: Tensor, output: Tensor | None, memory: Memory) -> tuple[Tensor, Tensor, Memory]:
+    def update(self, n: int | Tensor, state: Tensor, output: Tensor | None, memory: Memory) -> Verdict:
         done, memory = _decide(self.norm(state, memory), memory, self.alpha, self.rule)
         done = done & torch.as_tensor(n >= self.min_steps, device=done.device)
-        return no_share(done, state), done, memory
+        return None, done, memory
 
     def loss(self, solution: Solution, target: Tensor, criterion: Criterion) -> Tensor:
         return answer_loss(solution, target, criterion)

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from ponderosa.halting.base import Criterion, Halting, Memory, Unit, Units, answer_loss, check_choice, no_share
+from ponderosa.halting.base import Criterion, Halting, Memory, Unit, Units, Verdict, answer_loss, check_choice
 from ponderosa.solution import Solution
 from ponderosa.tree import Tree
 
@@ -47,9 +47,12 @@ class PlannedDepth(Halting):
             )
         return {"depth": depth.to(state.device)}
 
-    def update(self, n: int | Tensor, state: Tensor, output: Tensor | None, memory: Memory) -> tuple[Tensor, Tensor, Memory]:
+    def ends(self, memory: Memory) -> set[int]:
+        return {max(depth, 1) for depth in memory["depth"].unique().tolist()}
+
+    def update(self, n: int | Tensor, state: Tensor, output: Tensor | None, memory: Memory) -> Verdict:
         done = memory["depth"] <= n
-        return no_share(done, state), done, memory
+        return None, done, memory
 
     def loss(self, solution: Solution, target: Tensor, criterion: Criterion) -> Tensor:
         return answer_loss(solution, target, criterion)

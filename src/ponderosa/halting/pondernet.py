@@ -6,8 +6,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ponderosa.halting.base import Criterion, Halting, Memory, Unit, Units, answer_loss, check_choice, read_units, unit_losses
-from ponderosa.halting.gate import gate
+from ponderosa.halting.base import Criterion, Halting, Memory, Unit, Units, Verdict, answer_loss, check_choice, unit_losses
+from ponderosa.halting.gate import gate, read_units
 from ponderosa.keys import uniform
 from ponderosa.solution import Solution
 
@@ -110,11 +110,11 @@ class PonderNet(Halting):
         assert self.gate is not None, "say how large the state is: PonderNet(size=...)"
         return self.gate(read_units(state, self.unit, memory.get("mask"), lead)).squeeze(-1)
 
-    def update(self, n: int | Tensor, state: Tensor, output: Tensor | None, memory: Memory) -> tuple[Tensor, Tensor, Memory]:
+    def update(self, n: int | Tensor, state: Tensor, output: Tensor | None, memory: Memory) -> Verdict:
         shares, dones, memory = self.scan(1, state[None], None, memory)
-        return shares[0], dones[0], memory
+        return None if shares is None else shares[0], dones[0], memory
 
-    def scan(self, first: int, states: Tensor, outputs: Tensor | None, memory: Memory) -> tuple[Tensor, Tensor, Memory]:
+    def scan(self, first: int, states: Tensor, outputs: Tensor | None, memory: Memory) -> Verdict:
         logits = self.logits(states, memory, lead=2)
         log_halt = F.logsigmoid(logits)
         start = memory["log_survival"]
@@ -126,7 +126,7 @@ class PonderNet(Halting):
             return (before + log_halt).exp(), torch.zeros_like(logits, dtype=torch.bool), memory
         cumulative = -torch.expm1(after)
         done = cumulative > memory["draw"] if self.evaluation == "sample" else cumulative >= self.threshold
-        return torch.zeros_like(logits), done, memory
+        return None, done, memory
 
     def loss(self, solution: Solution, target: Tensor, criterion: Criterion) -> Tensor:
         if solution.outputs is None:

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from torch.nn.utils.rnn import pad_sequence
 
 
 def attend(queries: Tensor, keys_values: Tensor, heads: int, mask: Tensor | None = None) -> Tensor:
@@ -17,30 +16,47 @@ def attend(queries: Tensor, keys_values: Tensor, heads: int, mask: Tensor | None
     return F.scaled_dot_product_attention(q, k, v, attn_mask=mask).transpose(1, 2).flatten(2)
 
 
+WASTE = 2.0
+"""Padding may make attention this many times as much work: one call for all examples is worth it."""
+
+
 def attend_packed(
     queries: Tensor, keys_values: Tensor, heads: int, query_counts: Sequence[int], key_counts: Sequence[int]
 ) -> Tensor:
     """Packed: queries `[rows, size]` and keys and values `[rows, 2 size]` of one example after the other, as many rows of each
-    as the counts say; gives `[query rows, size]`. No padding is computed, and examples never meet."""
+    as the counts say; gives `[query rows, size]`. Examples never meet."""
     asking = [(q, k) for q, k in zip(query_counts, key_counts, strict=True) if q]
-    most = max((q for q, _ in asking), default=0)
-    if len({k for _, k in asking}) == 1 and most * len(asking) <= WASTE * len(queries):
-        return _attend_together(queries, keys_values, heads, [q for q, _ in asking])
-    each = zip(queries.split([q for q, _ in asking]), keys_values.split([k for _, k in asking]), strict=True)
+    q_counts, k_counts = [q for q, _ in asking], [k for _, k in asking]
+    if len(asking) * max(q_counts) * max(k_counts) <= WASTE * sum(q * k for q, k in asking):
+        return _attend_together(queries, keys_values, heads, q_counts, k_counts)
+    each = zip(queries.split(q_counts), keys_values.split(k_counts), strict=True)
     return torch.cat([attend(q[None], kv[None], heads)[0] for q, kv in each])
 
 
-WASTE = 2.0
-"""Queries may be padded to this many times their number: one call for all examples is worth it."""
+def _attend_together(
+    queries: Tensor, keys_values: Tensor, heads: int, query_counts: Sequence[int], key_counts: Sequence[int]
+) -> Tensor:
+    """All examples in one call, padded to equally many queries and keys."""
+    padded, places = _padded(queries, query_counts)
+    shown, _ = _padded(keys_values, key_counts)
+    mask = None
+    if min(key_counts) < shown.shape[1]:
+        mask = torch.arange(shown.shape[1], device=queries.device) < torch.tensor(key_counts, device=queries.device)[:, None]
+    attended = attend(padded, shown, heads, mask).flatten(0, 1)
+    return attended if places is None else attended.index_select(0, places)
 
 
-def _attend_together(queries: Tensor, keys_values: Tensor, heads: int, counts: Sequence[int]) -> Tensor:
-    """Examples with equally many keys in one call."""
-    keys_values = keys_values.unflatten(0, (len(counts), -1))
-    if len(set(counts)) == 1:
-        return attend(queries.unflatten(0, (len(counts), -1)), keys_values, heads).flatten(0, 1)
-    padded = pad_sequence(queries.split(list(counts)), batch_first=True)
-    return torch.cat([one[:count] for one, count in zip(attend(padded, keys_values, heads), counts, strict=True)])
+def _padded(rows: Tensor, counts: Sequence[int]) -> tuple[Tensor, Tensor | None]:
+    """Packed rows as `[example, most, ...]`, and the places where they stand in it, flattened (None: just where they did)."""
+    examples, most = len(counts), max(counts)
+    if min(counts) == most:
+        return rows.unflatten(0, (examples, most)), None
+    each = torch.tensor(counts, device=rows.device)
+    missing = most - each
+    shift = (missing.cumsum(0) - missing).repeat_interleave(each, output_size=len(rows))  # the padding of the examples before
+    places = torch.arange(len(rows), device=rows.device) + shift
+    padded = rows.new_zeros(examples * most, *rows.shape[1:]).index_copy(0, places, rows)
+    return padded.unflatten(0, (examples, most)), places
 
 
 def _split(queries: Tensor, keys_values: Tensor, heads: int) -> tuple[Tensor, Tensor, Tensor]:

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from ponderosa.steps.attention import attend, attend_packed
 from ponderosa.steps.base import Step
 from ponderosa.steps.block import Block, Layer
+from ponderosa.steps.tokens import Tokens
 from ponderosa.tree import Tree
 
 
@@ -39,7 +40,8 @@ class TokenStep(Step):
         return x
 
     def prepare(self, x: Tree, mask: Tensor | None = None) -> Tree:
-        return {"mask": mask}
+        real = torch.ones(x.shape[:2], dtype=torch.bool, device=x.device) if mask is None else mask
+        return {"mask": mask, "real": real, "changed": real}
 
     def advance(self, context: Tree, state: Tensor, n: int | Tensor, active: Tensor | None = None) -> Tensor:
         """All tokens, padded. With frozen keys and values `active` `[batch, token]` must say who has not halted."""
@@ -51,28 +53,28 @@ class TokenStep(Step):
             context["kv"] = keys_values
         return layer.finish(h, attend(layer.queries(h), keys_values, layer.heads, context["mask"]))
 
-    def advance_packed(self, context: Tree, state: Tensor, n: int | Tensor, active: Tensor) -> Tensor:
-        """Only the `active` tokens `[batch, token]`, packed; the others keep their state. Equals `advance`, frozen."""
-        rows, counts = _rows(active), active.sum(1)
-        layer, h = self.layer(n), self._signalled(state, n).flatten(0, 1)
-        seen = h.index_select(0, rows)
-        shown = _shown(counts, active.shape[1], context["mask"])
-        keys_values = self._keys_values(context, layer, h, active, shown)
-        attended = attend_packed(layer.queries(seen), keys_values, layer.heads, counts.tolist(), shown.sum(1).tolist())
-        return state.flatten(0, 1).index_copy(0, rows, layer.finish(seen, attended)).view_as(state)
+    def advance_packed(self, context: Tree, state: Tensor, n: int | Tensor, active: Tokens) -> Tensor:
+        """Only the `active` tokens, packed; the others keep their state. Equals `advance`, frozen."""
+        layer, h = self.layer(n), self._signalled(state, n)
+        seen = active.pack(h)
+        keys_values, key_counts = self._keys_values(context, layer, h, active)
+        attended = attend_packed(layer.queries(seen), keys_values, layer.heads, active.counts, key_counts)
+        return active.put(state, layer.finish(seen, attended))
 
-    def _keys_values(self, context: Tree, layer: Layer, h: Tensor, active: Tensor, shown: Tensor) -> Tensor:
-        """The packed keys and values of the tokens `shown` to others: those that are known already are not computed again."""
+    def _keys_values(self, context: Tree, layer: Layer, h: Tensor, active: Tokens) -> tuple[Tensor, list[int]]:
+        """The packed keys and values of the tokens that active ones attend to, and how many each example has of them."""
+        shown = context["shown"] = _shown(context, active)
         if not (self.frozen_kv or self.repeats_exactly):
-            return layer.keys_values(_pack(h, shown))
+            return layer.keys_values(shown.pack(h)), shown.counts
         # a repeated layer shows the same of a token until its state changes; a frozen one for ever what it showed last
-        known = context.get("known", torch.zeros_like(active))
-        fresh = active if self.frozen_kv else shown & ~known
-        computed = layer.keys_values(_pack(h, fresh))
-        kv = context.get("kv", computed.new_zeros(*active.shape, computed.shape[-1])).flatten(0, 1)
-        kv = kv.to(computed.dtype).index_copy(0, _rows(fresh), computed)
-        context |= {"known": shown & ~active, "kv": kv.view(*active.shape, -1)}
-        return _pack(kv, shown)
+        changed = active if self.frozen_kv else Tokens.of(context["changed"], context.get("active"))
+        computed = layer.keys_values(changed.pack(h))
+        kv = context.get("kv")
+        if kv is None:
+            kv = computed.new_zeros(*active.chosen.shape, computed.shape[-1])
+        kv = changed.put(kv, computed, in_place=not torch.is_grad_enabled())
+        context |= {"changed": active.chosen, "active": active, "kv": kv}
+        return shown.pack(kv), shown.counts
 
     @property
     def repeats_exactly(self) -> bool:
@@ -118,17 +120,9 @@ class TransformerStep(TokenStep):
         super().__init__(blocks if layers else blocks[0], size=size, frozen_kv=frozen_kv, signal=signal)
 
 
-def _shown(counts: Tensor, tokens: int, mask: Tensor | None) -> Tensor:
-    """The tokens that some other one attends to `[batch, token]`: the real ones of examples that have active tokens."""
-    attended = (counts > 0)[:, None].expand(-1, tokens)
-    return attended if mask is None else mask & attended
-
-
-def _rows(chosen: Tensor) -> Tensor:
-    """The places of the chosen tokens in the flattened batch."""
-    return chosen.flatten().nonzero()[:, 0]
-
-
-def _pack(flat: Tensor, chosen: Tensor) -> Tensor:
-    """The rows of the chosen tokens: without a copy, where all of them are."""
-    return flat if bool(chosen.all()) else flat.index_select(0, _rows(chosen))
+def _shown(context: Tree, active: Tokens) -> Tokens:
+    """The tokens that some active one attends to: the real ones of examples that have active tokens."""
+    real = context["real"]
+    if not all(active.counts):
+        real = real & (torch.tensor(active.counts, device=real.device) > 0)[:, None]
+    return Tokens.of(real, context.get("shown"))

@@ -1,0 +1,50 @@
+"""Some tokens of a batch, and where they stand."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+
+class Tokens:
+    """The tokens that `chosen` `[batch, token]` says; what follows from it is found once, for as long as they stay the same."""
+
+    def __init__(self, chosen: Tensor):
+        self.chosen = chosen
+
+    @staticmethod
+    def of(chosen: Tensor, known: Tokens | None) -> Tokens:
+        """These tokens: as they are known already, if `known` are the very same."""
+        return known if known is not None and known.chosen is chosen else Tokens(chosen)
+
+    @cached_property
+    def rows(self) -> Tensor:
+        """Their places in the flattened batch."""
+        return self.chosen.flatten().nonzero().squeeze(1)
+
+    @cached_property
+    def counts(self) -> list[int]:
+        """How many there are in each example."""
+        return [len(self)] if len(self.chosen) == 1 else self.chosen.sum(1).tolist()
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @property
+    def all(self) -> bool:
+        return len(self) == self.chosen.numel()
+
+    def pack(self, values: Tensor) -> Tensor:
+        """Their rows of `[batch, token, ...]`: without a copy, where all tokens are chosen."""
+        flat = values.flatten(0, 1)
+        return flat if self.all else flat.index_select(0, self.rows)
+
+    def put(self, values: Tensor, rows: Tensor, in_place: bool = False) -> Tensor:
+        """`[batch, token, ...]` with their rows replaced."""
+        if self.all:
+            return rows.view_as(values)
+        flat = values.flatten(0, 1)
+        write = torch.Tensor.index_copy_ if in_place else torch.Tensor.index_copy
+        return write(flat, 0, self.rows, rows).view_as(values)
