@@ -153,6 +153,10 @@ def stack() -> po.Stack:
     return po.Stack([nn.Sequential(nn.Linear(SIZE, SIZE), nn.Tanh()) for _ in range(LIMIT)], size=SIZE)
 
 
+def hyper(**options: Any) -> po.HyperModules:
+    return po.HyperModules(modules=3, embedding=4, **options)
+
+
 STEPS: dict[str, tuple[tuple[bool, ...], Callable[[], nn.Module]]] = {
     "gru": ((FLAT, TOKENS), lambda: po.GRUStep(INPUT, SIZE)),
     "mlp": ((FLAT, TOKENS), lambda: po.MLPStep(INPUT, SIZE, width=5)),
@@ -171,6 +175,25 @@ STEPS: dict[str, tuple[tuple[bool, ...], Callable[[], nn.Module]]] = {
         lambda: po.TransformerStep(SIZE, 2, layers=LIMIT, mlp_size=5, norm="post", frozen_kv=True),
     ),
     "transformer-tied": ((TOKENS,), lambda: po.TransformerStep(SIZE, 2, mlp_size=5)),
+    "transformer-film": ((TOKENS,), lambda: po.TransformerStep(SIZE, 2, mlp_size=5, modulation=po.FiLM(hidden=2))),
+    "transformer-film-stack": (
+        (TOKENS,),
+        lambda: po.TransformerStep(SIZE, 2, layers=LIMIT, mlp_size=5, norm="post", modulation=po.FiLM(hidden=2, mlp=False)),
+    ),
+    "transformer-latents": ((TOKENS,), lambda: po.TransformerStep(SIZE, 2, mlp_size=5, modulation=po.Latents(count=3))),
+    "transformer-latents-stack": (
+        (TOKENS,),
+        lambda: po.TransformerStep(SIZE, 2, layers=LIMIT, mlp_size=5, norm="post", modulation=po.Latents(count=3)),
+    ),
+    "transformer-hyper": ((TOKENS,), lambda: po.TransformerStep(SIZE, 2, mlp_size=5, modulation=hyper())),
+    "transformer-hyper-signal": (
+        (TOKENS,),
+        lambda: po.TransformerStep(SIZE, 2, mlp_size=5, norm="post", step_signal=LIMIT, modulation=hyper(out=False)),
+    ),
+    "transformer-hyper-frozen": (
+        (TOKENS,),
+        lambda: po.TransformerStep(SIZE, 2, layers=LIMIT, mlp_size=5, frozen_kv=True, modulation=hyper(rank=2)),
+    ),
     "transformer-signal": ((TOKENS,), lambda: po.TransformerStep(SIZE, 2, mlp_size=5, norm="post", step_signal=LIMIT)),
 }
 """Name: the inputs it takes, `[batch, size]` or tokens, and how to build it."""
