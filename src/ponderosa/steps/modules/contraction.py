@@ -28,41 +28,64 @@ class Mixture:
 
 def embeddings_first(x: Tensor, mixture: Mixture, weight: Tensor, bias: Tensor | None, counts: Counts) -> Tensor:
     """Each example's weights from its own mixed value."""
-    return _dense(x, _generate(mixture.mixed, weight), None if bias is None else mixture.mixed @ bias, counts)
+    return _dense(x, mixture.mixed, weight, _biases(mixture, bias), counts)
 
 
 def matrices_first(x: Tensor, mixture: Mixture, weight: Tensor, bias: Tensor | None, counts: Counts) -> Tensor:
     """All modules' weights, then each example's mixture of them."""
-    weights = _generate(mixture.scores, _generate(mixture.values, weight))
-    return _dense(x, weights, None if bias is None else mixture.mixed @ bias, counts)
+    return _dense(x, mixture.scores, _combine(mixture.values, weight), _biases(mixture, bias), counts)
 
 
 def outputs_last(x: Tensor, mixture: Mixture, weight: Tensor, bias: Tensor | None, counts: Counts) -> Tensor:
     """Every row through all modules, then the mixture of what they give: no example has weights of its own."""
-    modules = _generate(mixture.values, weight)
-    scores = _each_row(mixture.scores, x, counts)
-    every = x.flatten(0, -2) @ modules.transpose(0, 1).flatten(1)
-    out = torch.bmm(scores.flatten(0, -2)[:, None], every.unflatten(1, modules.shape[::2]))[:, 0].view(*x.shape[:-1], -1)
-    return out if bias is None else out + _each_row(mixture.mixed @ bias, x, counts)
+    modules, scores = _combine(mixture.values, weight), _each_row(mixture.scores, x, counts)
+    every = (x.flatten(0, -2) @ modules.transpose(0, 1).flatten(1)).view(-1, len(modules), weight.shape[2])
+    out = torch.bmm(scores.flatten(0, -2)[:, None], every).view(*x.shape[:-1], weight.shape[2])
+    biases = _biases(mixture, bias)
+    return out if biases is None else out + _each_row(biases, x, counts)
 
 
 Contraction = Callable[[Tensor, Mixture, Tensor, Tensor | None, Counts], Tensor]
-CONTRACTIONS: dict[Contraction, Callable[[int, int, int, int], int]] = {
-    embeddings_first: lambda examples, rows, modules, values: examples * values + rows,
-    matrices_first: lambda examples, rows, modules, values: modules * values + examples * modules + rows,
-    outputs_last: lambda examples, rows, modules, values: modules * values + rows * modules,
-}
-"""Each with how often it multiplies by every one of the dense layer's weights."""
 
 
-def cheapest(examples: int, rows: int, modules: int, values: int) -> Contraction:
-    """The contraction with the fewest operations for so many examples and rows, modules in the pool and numbers in a value."""
-    return min(CONTRACTIONS, key=lambda contraction: CONTRACTIONS[contraction](examples, rows, modules, values))
+@dataclass(frozen=True)
+class Shape:
+    """Of a dense layer that is generated."""
+
+    modules: int
+    """In the pool."""
+    value: int
+    """The numbers in the value of one of them."""
+    inputs: int
+    outputs: int
+    bias: bool = True
+
+    def operations(self, contraction: Contraction, examples: int, rows: int) -> int:
+        """What a contraction does for so many examples and rows: two operations per multiply-add."""
+        each_weight: dict[Contraction, int] = {  # how often it is multiplied
+            embeddings_first: examples * self.value + rows,
+            matrices_first: self.modules * (self.value + examples) + rows,
+            outputs_last: self.modules * (self.value + rows),
+        }
+        mixed_outputs = rows * self.modules * self.outputs if contraction is outputs_last else 0
+        biases = examples * self.value * self.outputs if self.bias else 0
+        return 2 * (each_weight[contraction] * self.inputs * self.outputs + mixed_outputs + biases)
+
+    def cheapest(self, examples: int, rows: int) -> Contraction:
+        """The contraction with the fewest operations."""
+        return min(CONTRACTIONS, key=lambda contraction: self.operations(contraction, examples, rows))
 
 
-def _generate(values: Tensor, weight: Tensor) -> Tensor:
-    """Matrices `[n, inputs, outputs]` from values `[n, value]`."""
-    return (values @ weight.flatten(1)).view(-1, *weight.shape[1:])
+CONTRACTIONS: tuple[Contraction, ...] = (embeddings_first, matrices_first, outputs_last)
+
+
+def _combine(coefficients: Tensor, matrices: Tensor) -> Tensor:
+    """Sums of matrices `[k, inputs, outputs]`, one for each row of coefficients `[n, k]`: `[n, inputs, outputs]`."""
+    return (coefficients @ matrices.flatten(1)).view(len(coefficients), *matrices.shape[1:])
+
+
+def _biases(mixture: Mixture, bias: Tensor | None) -> Tensor | None:
+    return None if bias is None else mixture.mixed @ bias
 
 
 def _each_row(values: Tensor, x: Tensor, counts: Counts) -> Tensor:
@@ -72,20 +95,35 @@ def _each_row(values: Tensor, x: Tensor, counts: Counts) -> Tensor:
     return values.repeat_interleave(torch.tensor(counts, device=values.device), 0, output_size=len(x))
 
 
+CACHE = 2_000_000
+"""So many weights are generated and used at a time where no gradient needs them later: many more would leave the cache."""
+
+
+def _dense(x: Tensor, coefficients: Tensor, matrices: Tensor, biases: Tensor | None, counts: Counts) -> Tensor:
+    """Each example's rows through its own dense layer, the sum of `matrices` with its coefficients: some inputs at a time."""
+    inputs, outputs = matrices.shape[1:]
+    few = inputs if torch.is_grad_enabled() else max(CACHE // max(len(coefficients) * outputs, 1), 1)
+    out = _apply(x[..., :few], _combine(coefficients, matrices[:, :few]), biases, counts)
+    for first in range(few, inputs, few):
+        part = slice(first, first + few)
+        out += _apply(x[..., part], _combine(coefficients, matrices[:, part]), None, counts)
+    return out
+
+
 WASTE = 1.25
 """Rows may be padded to this many times their number: one call for all examples is worth it."""
 
 
-def _dense(x: Tensor, weights: Tensor, biases: Tensor | None, counts: Counts) -> Tensor:
-    """Each example's rows through its own dense layer: weights `[example, inputs, outputs]`, biases `[example, outputs]`."""
+def _apply(x: Tensor, weights: Tensor, biases: Tensor | None, counts: Counts) -> Tensor:
+    """Each example's rows through its weights `[example, inputs, outputs]` and biases `[example, outputs]`."""
     if counts is None:
         return torch.bmm(x, weights) if biases is None else torch.baddbmm(biases[:, None], x, weights)
     most = max(counts, default=0)
     if len(set(counts)) == 1:
-        return _dense(x.view(len(counts), most, -1), weights, biases, None).flatten(0, 1)
+        return _apply(x.unflatten(0, (len(counts), most)), weights, biases, None).flatten(0, 1)
     parts = x.split(list(counts))
     if most * len(counts) <= WASTE * len(x):
-        padded = _dense(pad_sequence(parts, batch_first=True), weights, biases, None)
+        padded = _apply(pad_sequence(parts, batch_first=True), weights, biases, None)
         return torch.cat([one[:count] for one, count in zip(padded, counts, strict=True)])
     if biases is None:
         return torch.cat([part @ weight for part, weight in zip(parts, weights, strict=True)])

@@ -5,7 +5,10 @@ from collections.abc import Mapping
 from torch import nn
 
 from ponderosa.steps.modules.base import COMPONENTS, Modulation, Slot, chosen
-from ponderosa.steps.modules.plan import FactorisedGenerator, Generated, Generator, HyperNetwork, Pool
+from ponderosa.steps.modules.contraction import Shape
+from ponderosa.steps.modules.generator import FactorisedGenerator, FullGenerator, Generator
+from ponderosa.steps.modules.plan import Generated, HyperNetwork
+from ponderosa.steps.modules.pool import Pool
 
 
 class HyperModules(Modulation):
@@ -47,11 +50,9 @@ class HyperModules(Modulation):
     def network(self, shapes: Mapping[Slot, tuple[int, int]]) -> HyperNetwork:
         size = shapes["query"][0]
         pools = {name: Pool(size, self.modules, self.embedding, self.temperature) for name in sorted(self.components)}
-        generators = {str(slot): self._generator(*shape) for slot, shape in shapes.items() if COMPONENTS[slot] in pools}
+        generators = {slot: self._generator(*shape) for slot, shape in shapes.items() if COMPONENTS[slot] in pools}
         return HyperNetwork(pools, generators)
 
-    def _generator(self, inputs: int, outputs: int) -> nn.Module:
-        value = self.embedding - self.embedding // 2
-        if self.rank is None:
-            return Generator(value, inputs, outputs)
-        return FactorisedGenerator(value, inputs, outputs, self.rank)
+    def _generator(self, inputs: int, outputs: int) -> Generator:
+        shape = Shape(self.modules, self.embedding - self.embedding // 2, inputs, outputs)
+        return FullGenerator(shape) if self.rank is None else FactorisedGenerator(shape, self.rank)
