@@ -193,7 +193,9 @@ def test_scan_is_update_folded(pair: Pair, drawn: tuple[int, int, int], training
             second, late, half = halting.scan(cut + 1, states[cut:], outputs[cut:], half)
             first, early = None if second is None else torch.cat([first, second]), torch.cat([early, late])
         assert (first is None) == (not folded) == halting.hard
-        assert_same([early, *leaves((first, half))], [torch.stack(dones), *folded and [torch.stack(folded)], *leaves(memory)])
+        assert_same(
+            [early, *leaves((first, half))], [torch.stack(dones), *([torch.stack(folded)] if folded else []), *leaves(memory)]
+        )
 
 
 def untrained(net: po.Ponder, solution: po.Solution) -> set[str]:

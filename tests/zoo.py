@@ -154,6 +154,10 @@ def stack() -> po.Stack:
     return po.Stack([nn.Sequential(nn.Linear(SIZE, SIZE), nn.Tanh()) for _ in range(LIMIT)], size=SIZE)
 
 
+def modulated(modulation: po.Modulation, **options: Any) -> po.TransformerStep:
+    return po.TransformerStep(SIZE, 2, mlp_size=5, modulation=modulation, **options)
+
+
 STEPS: dict[str, tuple[tuple[bool, ...], Callable[[], nn.Module]]] = {
     "gru": ((FLAT, TOKENS), lambda: po.GRUStep(INPUT, SIZE)),
     "mlp": ((FLAT, TOKENS), lambda: po.MLPStep(INPUT, SIZE, width=5)),
@@ -173,6 +177,18 @@ STEPS: dict[str, tuple[tuple[bool, ...], Callable[[], nn.Module]]] = {
     ),
     "transformer-tied": ((TOKENS,), lambda: po.TransformerStep(SIZE, 2, mlp_size=5)),
     "transformer-signal": ((TOKENS,), lambda: po.TransformerStep(SIZE, 2, mlp_size=5, norm="post", step_signal=LIMIT)),
+    "transformer-hyper": ((TOKENS,), lambda: modulated(po.HyperModules(modules=3, embedding=4))),
+    "transformer-hyper-frozen": (
+        (TOKENS,),
+        lambda: modulated(po.HyperModules(modules=3, embedding=4, rank=2), layers=LIMIT, frozen_kv=True),
+    ),
+    # so few modules of so many numbers that every contraction is the cheapest for some shape
+    "transformer-hyper-signal": (
+        (TOKENS,),
+        lambda: modulated(po.HyperModules(modules=2, embedding=10, out=False), norm="post", step_signal=LIMIT),
+    ),
+    "transformer-film": ((TOKENS,), lambda: modulated(po.FiLM(hidden=2))),
+    "transformer-latents": ((TOKENS,), lambda: modulated(po.Latents(count=3), layers=LIMIT, norm="post")),
 }
 """Name: the inputs it takes, `[batch, size]` or tokens, and how to build it."""
 
@@ -216,9 +232,14 @@ def build_halting(pair: Pair) -> po.Halting:
     return HALTINGS[pair.halting][1](pair.unit)
 
 
+VARIANTS = ("transformer-hyper-frozen", "transformer-hyper-signal", "transformer-film", "transformer-latents")
+"""Steps that differ from others in what one block computes: they meet one mechanism of each family."""
+FAMILIES = ("fixed", "act", "ponder-sample", "lac-paper", "planned-function", "confidence")
 PAIRS = [
-    pair for name, (units, _) in HALTINGS.items() for unit in units for step in STEPS if (pair := Pair(name, unit, step)).inputs
-]
+    pair
+    for name, (units, _) in HALTINGS.items() for unit in units for step in STEPS
+    if (pair := Pair(name, unit, step)).inputs and (name in FAMILIES or step not in VARIANTS)
+]  # fmt: skip
 
 
 @contextmanager

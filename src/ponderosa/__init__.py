@@ -24,15 +24,27 @@ if TYPE_CHECKING:
     )
     from ponderosa.ponder import Ponder
     from ponderosa.solution import Solution
-    from ponderosa.steps import CellStep, GRUStep, MLPStep, Stack, Step, TokenStep, TransformerStep
+    from ponderosa.steps import (
+        CellStep,
+        FiLM,
+        GRUStep,
+        HyperModules,
+        Latents,
+        MLPStep,
+        Modulation,
+        Stack,
+        Step,
+        TokenStep,
+        TransformerStep,
+    )
     from ponderosa.stream import Answer, Request, Stream
 
 __version__ = "0.1.0"
 
 __all__ = [
-    "ACT", "LAC", "Answer", "AnyOf", "Bounded", "CellStep", "ConfidenceExit", "EntropyExit", "Fixed", "GRUStep", "Halting",
-    "MLPStep", "PatienceExit", "PlannedDepth", "Ponder", "PonderNet", "Request", "Solution", "Stack", "Step", "Stream",
-    "TokenStep", "TransformerStep", "Units", "functional",
+    "ACT", "LAC", "Answer", "AnyOf", "Bounded", "CellStep", "ConfidenceExit", "EntropyExit", "FiLM", "Fixed", "GRUStep",
+    "Halting", "HyperModules", "Latents", "MLPStep", "Modulation", "PatienceExit", "PlannedDepth", "Ponder", "PonderNet",
+    "Request", "Solution", "Stack", "Step", "Stream", "TokenStep", "TransformerStep", "Units", "functional",
 ]  # fmt: skip
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
+import torch
 from torch import Tensor, nn
 
 from ponderosa.engine.head import answer
@@ -15,6 +16,11 @@ from ponderosa.halting.base import Memory
 from ponderosa.measure.operations import count
 from ponderosa.ponder import Ponder
 from ponderosa.steps.base import Step
+from ponderosa.steps.block import Planned
+from ponderosa.steps.modules.base import COMPONENTS
+from ponderosa.steps.modules.contraction import Counts, Mixture, Shape
+from ponderosa.steps.modules.generator import Generator
+from ponderosa.steps.modules.plan import HyperNetwork, Plan
 from ponderosa.steps.transformer import TokenStep
 from ponderosa.tree import Tree, tree_map
 
@@ -88,6 +94,9 @@ class LayerPrice:
     """One query and one key: the score, and the value it weighs."""
     frozen_kv: bool
     repeats: bool
+    hyper: HyperNetwork | None = None
+    routers: Price = Price()
+    """For each example that goes on."""
 
     def of(self, now: Moment) -> int:
         shown = now.real & now.active.any(1, keepdim=True)
@@ -95,7 +104,14 @@ class LayerPrice:
         fresh = now.active if self.frozen_kv else now.before & shown if self.repeats else shown
         active, pairs = now.active.sum(), now.active.sum(1) @ shown.sum(1)
         rows = self.queries.of(active) + self.keys_values.of(fresh.sum()) + self.finish.of(active)
-        return rows + self.pair * int(pairs)
+        return rows + self.pair * int(pairs) + self._generated(int(now.active.any(1).sum()), int(active), int(fresh.sum()))
+
+    def _generated(self, examples: int, active: int, fresh: int) -> int:
+        """The weights of a block with hyper-modules, and its dense layers: not linear, since the cheapest way is chosen."""
+        if self.hyper is None or not examples:
+            return 0
+        rows = dict.fromkeys(COMPONENTS, active) | {"key_value": fresh}
+        return self.routers.of(examples) + self.hyper.operations(examples, rows)
 
 
 StepPrice = WholePrice | RowPrice | LayerPrice
@@ -178,9 +194,32 @@ def _advance(step: Step, n: int, context: Tree, state: Tree) -> Tree:
 
 
 def _layer_price(step: TokenStep, n: int, tokens: Tensor) -> LayerPrice:
-    layer = step.layer(n)
+    layer, routers, hyper = step.layer(n), Price(), step.hyper
+    if hyper is not None:
+        layer = Planned(layer, _free(hyper))
+        routers = price(lambda h: hyper.plan(h, None), tokens[:, None])
     queries = layer.queries(tokens)
     return LayerPrice(
         price(layer.queries, tokens), price(layer.keys_values, tokens), price(layer.finish, tokens, queries),
-        pair=4 * queries.shape[-1], frozen_kv=step.frozen_kv, repeats=step.repeats_exactly,
+        pair=4 * queries.shape[-1], frozen_kv=step.frozen_kv, repeats=step.repeats_exactly, hyper=hyper, routers=routers,
     )  # fmt: skip
+
+
+def _free(hyper: HyperNetwork) -> Plan:
+    """A plan whose layers cost nothing: what is counted is the rest of the block."""
+    none = Mixture(*[torch.empty(0)] * 3)
+    return Plan({slot: (_Free(generator.shape), none) for slot, generator in hyper.generators.items()})
+
+
+class _Free(Generator):
+    """Stands in the place of a dense layer and does nothing."""
+
+    def __init__(self, shape: Shape):
+        super().__init__()
+        self.shape = shape
+
+    def forward(self, x: Tensor, mixture: Mixture, counts: Counts) -> Tensor:
+        return x.new_zeros(*x.shape[:-1], self.shape.outputs)
+
+    def operations(self, examples: int, rows: int) -> int:
+        return 0

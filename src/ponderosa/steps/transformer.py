@@ -8,7 +8,9 @@ from torch import Tensor, nn
 
 from ponderosa.steps.attention import attend, attend_packed
 from ponderosa.steps.base import Step
-from ponderosa.steps.block import Block, Layer
+from ponderosa.steps.block import Block, Layer, Planned, shapes
+from ponderosa.steps.modules.base import Modulation
+from ponderosa.steps.modules.plan import HyperNetwork
 from ponderosa.steps.tokens import Tokens
 from ponderosa.tree import Tree
 
@@ -22,15 +24,17 @@ class TokenStep(Step):
             further layer computes them from its frozen state. It costs nothing any more, but the others see it differently:
             train with the same choice.
         signal: an embedding of the step's number that is added to what a repeated layer sees, `[steps, size]`.
+        hyper: generates weights for the layers, which then take its plan for the step's examples as their last argument.
     """
 
     def __init__(
-        self, layers: nn.Module | Sequence[nn.Module], *, size: int, frozen_kv: bool = False, signal: nn.Embedding | None = None
+        self, layers: nn.Module | Sequence[nn.Module], *, size: int, frozen_kv: bool = False,
+        signal: nn.Embedding | None = None, hyper: HyperNetwork | None = None,
     ):  # fmt: skip
         super().__init__()
         self.tied = isinstance(layers, nn.Module) and not isinstance(layers, nn.ModuleList)
         self.layers = nn.ModuleList([layers] if self.tied else layers)  # type: ignore[list-item, arg-type]
-        self.size, self.frozen_kv, self.signal = size, frozen_kv, signal
+        self.size, self.frozen_kv, self.signal, self.hyper = size, frozen_kv, signal, hyper
         self.max_steps = signal.num_embeddings if signal else None if self.tied else len(self.layers)
 
     def layer(self, n: int | Tensor) -> Layer:
@@ -46,6 +50,8 @@ class TokenStep(Step):
     def advance(self, context: Tree, state: Tensor, n: int | Tensor, active: Tensor | None = None) -> Tensor:
         """All tokens, padded. With frozen keys and values `active` `[batch, token]` must say who has not halted."""
         layer, h = self.layer(n), self._signalled(state, n)
+        if self.hyper is not None:
+            layer = Planned(layer, self.hyper.plan(h, context["mask"]))
         keys_values = layer.keys_values(h)
         if self.frozen_kv:
             if active is not None and "kv" in context:
@@ -55,31 +61,48 @@ class TokenStep(Step):
 
     def advance_packed(self, context: Tree, state: Tensor, n: int | Tensor, active: Tokens) -> Tensor:
         """Only the `active` tokens, packed; the others keep their state. Equals `advance`, frozen."""
-        layer, h = self.layer(n), self._signalled(state, n)
-        seen = active.pack(h)
-        keys_values, key_counts = self._keys_values(context, layer, h, active)
-        attended = attend_packed(layer.queries(seen), keys_values, layer.heads, active.counts, key_counts)
-        return active.put(state, layer.finish(seen, attended))
+        h, shown = self._signalled(state, n), _shown(context, active)
+        asking, showing = self._planned(self.layer(n), h, context["mask"], active, shown)
+        seen, keys_values = active.pack(h), self._keys_values(context, showing, h, active, shown)
+        attended = attend_packed(asking.queries(seen), keys_values, asking.heads, active.counts, shown.counts)
+        return active.put(state, asking.finish(seen, attended))
 
-    def _keys_values(self, context: Tree, layer: Layer, h: Tensor, active: Tokens) -> tuple[Tensor, list[int]]:
-        """The packed keys and values of the tokens that active ones attend to, and how many each example has of them."""
-        shown = context["shown"] = _shown(context, active)
+    def _planned(
+        self, layer: Layer, h: Tensor, mask: Tensor | None, active: Tokens, shown: Tokens
+    ) -> tuple[Layer, Layer]:  # fmt: skip
+        """The layer for the packed rows of active tokens, and for those whose keys and values are computed."""
+        if self.hyper is None:
+            return layer, layer
+        going = torch.tensor([i for i, count in enumerate(active.counts) if count], device=h.device)
+        plan = self.hyper.plan(h[going], None if mask is None else mask[going])
+        computed = active if self.frozen_kv else shown
+        asking, showing = (plan.packed([count for count in rows.counts if count]) for rows in (active, computed))
+        return Planned(layer, asking), Planned(layer, showing)
+
+    def _keys_values(self, context: Tree, layer: Layer, h: Tensor, active: Tokens, shown: Tokens) -> Tensor:
+        """The packed keys and values of the tokens `shown` to others: those that are known already are not computed again."""
         if not (self.frozen_kv or self.repeats_exactly):
-            return layer.keys_values(shown.pack(h)), shown.counts
+            return layer.keys_values(shown.pack(h))
         # a repeated layer shows the same of a token until its state changes; a frozen one for ever what it showed last
-        changed = active if self.frozen_kv else Tokens.of(context["changed"], context.get("active"))
+        changed = active if self.frozen_kv else self._changed(context, active, shown)
         computed = layer.keys_values(changed.pack(h))
         kv = context.get("kv")
         if kv is None:
             kv = computed.new_zeros(*active.chosen.shape, computed.shape[-1])
         kv = changed.put(kv, computed, in_place=not torch.is_grad_enabled())
         context |= {"changed": active.chosen, "active": active, "kv": kv}
-        return shown.pack(kv), shown.counts
+        return shown.pack(kv)
+
+    @staticmethod
+    def _changed(context: Tree, active: Tokens, shown: Tokens) -> Tokens:
+        """The tokens whose keys and values are not known: their state changed in the step before, and somebody will ask."""
+        changed = context["changed"]
+        return Tokens.of(changed if all(active.counts) else changed & shown.chosen, context.get("active"))
 
     @property
     def repeats_exactly(self) -> bool:
-        """Whether keys and values depend on the state alone, not on the step."""
-        return self.tied and self.signal is None
+        """Whether keys and values depend on the token's state alone, not on the step or on other tokens."""
+        return self.tied and self.signal is None and self.hyper is None
 
     def _signalled(self, state: Tensor, n: int | Tensor) -> Tensor:
         if self.signal is None:
@@ -105,24 +128,32 @@ class TransformerStep(TokenStep):
         dropout: on the output of each part, in training.
         frozen_kv: whether a halted token keeps the keys and values of its last layer (see `TokenStep`).
         step_signal: for a repeated layer, up to how many steps each has a learned signal of its own; 0 for none.
+        modulation: `FiLM`, `Latents`, `HyperModules`, or your own: what makes a repeated layer another at each step.
     """
 
     def __init__(
         self, size: int, heads: int, *, layers: int | None = None, mlp_size: int | None = None,
         norm: Literal["pre", "post"] = "pre", dropout: float = 0.0, frozen_kv: bool = False, step_signal: int = 0,
+        modulation: Modulation | None = None,
     ):  # fmt: skip
         if layers is not None and (layers < 1 or step_signal):
             raise ValueError(
                 f"layers={layers}, step_signal={step_signal}: one layer at least, and a signal only for a repeated one"
             )
-        blocks = [Block(size, heads, mlp_size=mlp_size, norm=norm, dropout=dropout) for _ in range(layers or 1)]
+        modulation = modulation or Modulation()
+        blocks = [
+            Block(size, heads, mlp_size=mlp_size, norm=norm, dropout=dropout, modulation=modulation, between=between)
+            for between in modulation.between(size, heads, layers or 1)
+        ]
         signal = nn.Embedding(step_signal, size) if step_signal else None
-        super().__init__(blocks if layers else blocks[0], size=size, frozen_kv=frozen_kv, signal=signal)
+        hyper = modulation.network(shapes(size, mlp_size or 4 * size))
+        super().__init__(blocks if layers else blocks[0], size=size, frozen_kv=frozen_kv, signal=signal, hyper=hyper)
 
 
 def _shown(context: Tree, active: Tokens) -> Tokens:
     """The tokens that some active one attends to: the real ones of examples that have active tokens."""
     real = context["real"]
     if not all(active.counts):
-        real = real & (torch.tensor(active.counts, device=real.device) > 0)[:, None]
-    return Tokens.of(real, context.get("shown"))
+        return Tokens(real & (torch.tensor(active.counts, device=real.device) > 0)[:, None])
+    context["shown"] = Tokens.of(real, context.get("shown"))
+    return context["shown"]
