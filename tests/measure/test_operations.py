@@ -20,6 +20,12 @@ PROJECTIONS = 2 * 4 * SIZE * SIZE
 """Queries, keys, values and the output of one token."""
 
 
+@pytest.fixture(autouse=True)
+def no_filling(monkeypatch):
+    """Padding that only fills up a common call of attention is no work that was needed, and no price counts it."""
+    monkeypatch.setattr("ponderosa.steps.attention.WASTE", 0)
+
+
 def encoder_layer() -> nn.TransformerEncoderLayer:
     return nn.TransformerEncoderLayer(SIZE, 2, HIDDEN, batch_first=True).eval()
 
@@ -229,8 +235,7 @@ def test_transformer_whose_tokens_halt(kind):
     check(transformer(kind, "token"), x, done, FULL, FULL_PADDED, mask=MASK, depth=TOKEN_DEPTHS)
 
 
-def test_transformer_without_padding(monkeypatch):
-    monkeypatch.setattr("ponderosa.steps.attention.WASTE", 0)  # no queries that only fill up a common call
+def test_transformer_without_padding():
     active, shown, pairs = 18 + 7 + 2 + 1, 18 + 12 + 12 + 6, 3 * 36 + 6 * (7 + 2 + 1)
     depths = torch.tensor([[1, 1, 2, 2, 2, 3], [4, 2, 2, 1, 1, 1], [1, 1, 1, 1, 1, 1]])
     done = active * OTHERS + shown * KEYS_VALUES + pairs * PAIR + TOKEN_HEADS
