@@ -100,34 +100,32 @@ static int is_zero(int64_t count, const float *numbers) {
     return 1;
 }
 
-static void forward_rows(int64_t steps, int64_t batch, int64_t rows, int64_t size, const float *inputs,
+static void forward_rows(int64_t batch, int64_t size, int64_t first, int64_t end, int64_t rows, const float *inputs,
                          const float *before, const float *transposed, const float *bias, float *gates,
                          float *candidates, float *states) {
-    int known = is_zero(rows * size, before); /* the product with the first state, where there is none yet */
-    for (int64_t k = 0; k < steps; k++, known = 0) {
+    for (int64_t k = first; k < end; k++) {
+        float *sums = gates + 3 * k * batch * size, *candidate = candidates + k * batch * size, *after = states + k * batch * size;
+        if (k) before = after - batch * size;
         for (int64_t i = 0; i < rows; i++)
             for (int64_t j = 0; j < 3 * size; j++)
-                gates[3 * i * size + j] = bias[j] + (j < 2 * size ? inputs[3 * i * size + j] : 0.0f);
-        if (!known) add_product(rows, 3 * size, size, (matrix){before, size, 1}, transposed, gates);
+                sums[3 * i * size + j] = bias[j] + (j < 2 * size ? inputs[3 * i * size + j] : 0.0f);
+        if (k || !is_zero(rows * size, before)) add_product(rows, 3 * size, size, (matrix){before, size, 1}, transposed, sums);
         for (int64_t i = 0; i < rows; i++) {
-            float *r = gates + 3 * i * size;
-            activate(size, inputs + (3 * i + 2) * size, before + i * size, r, r + size, r + 2 * size,
-                     candidates + i * size, states + i * size);
+            float *r = sums + 3 * i * size;
+            activate(size, inputs + (3 * i + 2) * size, before + i * size, r, r + size, r + 2 * size, candidate + i * size,
+                     after + i * size);
         }
-        before = states;
-        gates += 3 * batch * size, candidates += batch * size, states += batch * size;
     }
 }
 
-static void backward_rows(int64_t steps, int64_t batch, int64_t rows, int64_t size, int64_t state_too,
-                          const float *state, const float *weight, const float *gates, const float *candidates,
-                          const float *states, const float *grad, float *d_inputs, float *d_state, float *d_weight,
-                          float *d_bias, float *d_gates, float *d_g) {
-    int known = is_zero(rows * size, state);
+static void backward_rows(int64_t batch, int64_t size, int64_t end, int64_t rows, int64_t state_too, const float *state,
+                          const float *weight, const float *gates, const float *candidates, const float *states,
+                          const float *grad, float *d_inputs, float *d_state, float *d_weight, float *d_bias, float *d_gates,
+                          float *d_g) {
     memset(d_inputs, 0, 3 * rows * size * sizeof(float)), memset(d_state, 0, rows * size * sizeof(float));
     memset(d_weight, 0, 3 * size * size * sizeof(float)), memset(d_bias, 0, 3 * size * sizeof(float));
     memset(d_g, 0, rows * size * sizeof(float));
-    for (int64_t k = steps - 1; k >= 0; k--) {
+    for (int64_t k = end - 1; k >= 0; k--) {
         const float *before = k ? states + (k - 1) * batch * size : state;
         for (int64_t i = 0; i < rows; i++) {
             const float *r = gates + 3 * (k * batch + i) * size;
@@ -135,7 +133,8 @@ static void backward_rows(int64_t steps, int64_t batch, int64_t rows, int64_t si
             differentiate(size, r, r + size, r + 2 * size, candidates + at, states + at, grad + at, d_state + i * size,
                           d_gates + 3 * i * size, d_inputs + 3 * i * size, d_g + i * size);
         }
-        if (k || !known) add_product(3 * size, size, rows, (matrix){d_gates, 1, 3 * size}, before, d_weight);
+        if (k || !is_zero(rows * size, state))
+            add_product(3 * size, size, rows, (matrix){d_gates, 1, 3 * size}, before, d_weight);
         if (k || state_too) add_product(rows, size, 3 * size, (matrix){d_gates, 3 * size, 1}, weight, d_state);
     }
     for (int64_t i = 0; i < rows; i++)
@@ -143,29 +142,31 @@ static void backward_rows(int64_t steps, int64_t batch, int64_t rows, int64_t si
             d_bias[j] += j < 2 * size ? d_inputs[3 * i * size + j] : d_g[i * size + j - 2 * size];
 }
 
-/* The rows of a thread. */
-#define FIRST(thread) (batch * (thread) / threads)
+#define FIRST(thread) (batch * (thread) / threads) /* of a thread's rows */
 
-void forward(int64_t threads, int64_t steps, int64_t batch, int64_t size, const float *inputs, const float *state,
-             const float *transposed, const float *bias, float *gates, float *candidates, float *states) {
+/* The steps `first` to `end` of `steps`, of which `room` keeps the gates, the candidates and the states, in this order. */
+void forward(int64_t threads, int64_t batch, int64_t size, int64_t steps, int64_t first, int64_t end, const float *inputs,
+             const float *state, const float *transposed, const float *bias, float *room) {
+    int64_t part = steps * batch * size;
 #pragma omp parallel for num_threads(threads)
     for (int64_t t = 0; t < threads; t++) {
-        int64_t first = FIRST(t), at = first * size;
-        forward_rows(steps, batch, FIRST(t + 1) - first, size, inputs + 3 * at, state + at, transposed, bias,
-                     gates + 3 * at, candidates + at, states + at);
+        int64_t rows = FIRST(t + 1) - FIRST(t), at = FIRST(t) * size;
+        forward_rows(batch, size, first, end, rows, inputs + 3 * at, state + at, transposed, bias, room + 3 * at,
+                     room + 3 * part + at, room + 4 * part + at);
     }
 }
 
-/* d_weight [threads, 3 size, size] and d_bias [threads, 3 size] are still to be summed; d_gates [batch, 3 size] and
-   d_g [batch, size] are room to work in. */
-void backward(int64_t threads, int64_t steps, int64_t batch, int64_t size, int64_t state_too, const float *state,
-              const float *weight, const float *gates, const float *candidates, const float *states, const float *grad,
-              float *d_inputs, float *d_state, float *d_weight, float *d_bias, float *d_gates, float *d_g) {
+/* From the gradients of the first `end` states; d_weight [threads, 3 size, size] and d_bias [threads, 3 size] are still to be
+   summed; d_gates [batch, 3 size] and d_g [batch, size] are room to work in. */
+void backward(int64_t threads, int64_t batch, int64_t size, int64_t steps, int64_t end, int64_t state_too, const float *state,
+              const float *weight, const float *room, const float *grad, float *d_inputs, float *d_state, float *d_weight,
+              float *d_bias, float *d_gates, float *d_g) {
+    int64_t part = steps * batch * size;
 #pragma omp parallel for num_threads(threads)
     for (int64_t t = 0; t < threads; t++) {
-        int64_t first = FIRST(t), at = first * size;
-        backward_rows(steps, batch, FIRST(t + 1) - first, size, state_too, state + at, weight, gates + 3 * at,
-                      candidates + at, states + at, grad + at, d_inputs + 3 * at, d_state + at, d_weight + 3 * t * size * size,
+        int64_t rows = FIRST(t + 1) - FIRST(t), at = FIRST(t) * size;
+        backward_rows(batch, size, end, rows, state_too, state + at, weight, room + 3 * at, room + 3 * part + at,
+                      room + 4 * part + at, grad + at, d_inputs + 3 * at, d_state + at, d_weight + 3 * t * size * size,
                       d_bias + 3 * t * size, d_gates + 3 * at, d_g + at);
     }
 }

@@ -45,6 +45,6 @@ class GRUStep(Step):
         # in whole precision under autocast: the kernels below want one dtype
         with torch.autocast(device, enabled=False) if torch.is_autocast_enabled(device) else nullcontext():
             arguments = inputs, state.flatten(0, -2), cell.weight_hh, cell.bias_hh, steps
-            function = NativeUnroll if not torch.compiler.is_compiling() and fits(state) else Unroll
+            function = NativeUnroll if fits(state) else Unroll
             states = function.apply(*arguments, look)
         return states.unflatten(1, shape)

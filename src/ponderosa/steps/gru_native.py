@@ -22,6 +22,7 @@ from ponderosa.steps.gru_unroll import Stop, looks
 FLAGS = ("-O3", "-march=native", "-fno-math-errno", "-fno-trapping-math", "-shared", "-fPIC")
 THREADS = ("-fopenmp",) if sys.platform == "linux" else ()  # elsewhere the compiler may not know it
 SHARE = 4096  # numbers of a state: with fewer, a thread is not worth its start
+ops = torch.ops.ponderosa
 
 
 class NativeUnroll(torch.autograd.Function):
@@ -31,36 +32,39 @@ class NativeUnroll(torch.autograd.Function):
     def forward(
         ctx: Any, inputs: Tensor, state: Tensor, weight: Tensor, bias: Tensor, steps: int, stop: Stop | None = None
     ) -> Tensor:
-        inputs, before, transposed, bias = (given.contiguous() for given in (inputs, state, weight.t(), bias))
+        inputs, state, transposed, bias = (given.contiguous() for given in (inputs, state, weight.t(), bias))
         # one piece: the C library gives the memory of several large ones back to the system after each batch, and fetching
         # it anew costs as much as the arithmetic
         room = state.new_empty(5 * steps, *state.shape)
-        parts = _split(room)
+        states = room[4 * steps :]  # before them stand the gates and the candidates
         for first, end in looks(steps, stop):
-            new = [part[first:end] for part in parts]
-            _call("forward", (_threads(state), *new[-1].shape), inputs, before, transposed, bias, *new)
-            before = parts[-1][end - 1]
-            if stop and end < steps and stop(new[-1]):
+            ops.gru_forward(first, end, inputs, state, transposed, bias, room)
+            if stop and end < steps and stop(states[first:end]):
                 break
         ctx.save_for_backward(state, weight, room)
-        return parts[-1][:end]
+        return states[:end]
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         state, weight, room = ctx.saved_tensors
-        threads, (batch, size) = _threads(state), state.shape
-        d_inputs, d_state, d_gates, d_g = (state.new_empty(batch, n * size) for n in (3, 1, 3, 1))
-        d_weight, d_bias = weight.new_empty(threads, 3 * size, size), weight.new_empty(threads, 3 * size)
-        numbers = threads, *grad.shape, ctx.needs_input_grad[1]
-        given = state.contiguous(), weight.contiguous(), *_split(room), grad.contiguous()
-        _call("backward", numbers, *given, d_inputs, d_state, d_weight, d_bias, d_gates, d_g)
-        return d_inputs, d_state, _sum(d_weight), _sum(d_bias), None, None
+        d_inputs, d_state, d_weight = state.new_empty(len(state), len(weight)), torch.empty_like(state), torch.empty_like(weight)
+        d_bias = weight.new_empty(len(weight))
+        given = state, weight.contiguous(), room, grad.contiguous()
+        ops.gru_backward(ctx.needs_input_grad[1], *given, d_inputs, d_state, d_weight, d_bias)
+        return d_inputs, d_state, d_weight, d_bias, None, None
 
 
 def fits(state: Tensor) -> bool:
     """Whether there are C functions for these numbers on this machine."""
-    return state.dtype == torch.float32 and state.device.type == "cpu" and library() is not None
+    return state.dtype == torch.float32 and state.device.type == "cpu" and _available()
+
+
+def _available() -> bool:
+    return library() is not None
+
+
+_available._dynamo_marked_constant = True  # type: ignore[attr-defined]  # the compiler is to call it: see `halting.base`
 
 
 @lru_cache(maxsize=1)
@@ -78,9 +82,30 @@ def library() -> ctypes.CDLL | None:
         except (OSError, subprocess.SubprocessError):
             return None
     number, array = ctypes.c_int64, ctypes.c_void_p
-    found.forward.argtypes, found.forward.restype = [*[number] * 4, *[array] * 7], None
-    found.backward.argtypes, found.backward.restype = [*[number] * 5, *[array] * 12], None
+    found.forward.argtypes, found.forward.restype = [*[number] * 6, *[array] * 5], None
+    found.backward.argtypes, found.backward.restype = [*[number] * 6, *[array] * 10], None
     return found
+
+
+def _forward(first: int, end: int, inputs: Tensor, state: Tensor, transposed: Tensor, bias: Tensor, room: Tensor) -> None:
+    _call("forward", (_threads(state), *state.shape, len(room) // 5, first, end), inputs, state, transposed, bias, room)
+
+
+def _backward(
+    state_too: bool, state: Tensor, weight: Tensor, room: Tensor, grad: Tensor, d_inputs: Tensor, d_state: Tensor,
+    d_weight: Tensor, d_bias: Tensor,
+) -> None:  # fmt: skip
+    threads = _threads(state)
+    d_gates, d_g = torch.empty_like(d_inputs), torch.empty_like(state)
+    d_weights, d_biases = weight.new_empty(threads, *weight.shape), weight.new_empty(threads, len(weight))
+    numbers = threads, *state.shape, len(room) // 5, len(grad), state_too
+    _call("backward", numbers, state, weight, room, grad, d_inputs, d_state, d_weights, d_biases, d_gates, d_g)
+    torch.sum(d_weights, 0, out=d_weight)
+    torch.sum(d_biases, 0, out=d_bias)
+
+
+def _threads(state: Tensor) -> int:
+    return max(1, min(torch.get_num_threads(), state.numel() // SHARE))
 
 
 def _call(function: str, numbers: tuple[int, ...], *arrays: Tensor) -> None:
@@ -88,17 +113,14 @@ def _call(function: str, numbers: tuple[int, ...], *arrays: Tensor) -> None:
     getattr(library(), function)(*numbers, *[array.data_ptr() for array in arrays])
 
 
-def _threads(state: Tensor) -> int:
-    return max(1, min(torch.get_num_threads(), state.numel() // SHARE))
-
-
-def _sum(parts: Tensor) -> Tensor:
-    """Of what each thread found."""
-    return parts[0] if len(parts) == 1 else parts.sum(0)
-
-
-def _split(room: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """The gates `[steps, batch, 3 size]`, the candidates and the states `[steps, batch, size]`."""
-    steps, (batch, size) = len(room) // 5, room.shape[1:]
-    gates, candidates, states = room.split([3 * steps, steps, steps])
-    return gates.view(steps, batch, 3 * size), candidates, states
+_operators = torch.library.Library("ponderosa", "DEF")  # as operators, the two can stand in a compiled graph
+_operators.define(
+    "gru_forward(int first, int end, Tensor inputs, Tensor state, Tensor transposed, Tensor bias, Tensor(a!) room) -> ()"
+)
+_operators.define(
+    "gru_backward(bool state_too, Tensor state, Tensor weight, Tensor room, Tensor grad, Tensor(a!) d_inputs, "
+    "Tensor(b!) d_state, Tensor(c!) d_weight, Tensor(d!) d_bias) -> ()"
+)
+for _name, _function in {"gru_forward": _forward, "gru_backward": _backward}.items():
+    _operators.impl(_name, _function, "CPU")
+    _operators.impl(_name, lambda *_: None, "Meta")
