@@ -70,11 +70,9 @@ def gru_back(r: Tensor, z: Tensor, g: Tensor, c: Tensor, after: Tensor, d_state:
 
 
 def looks(steps: int, stop: Stop | None) -> list[tuple[int, int]]:
-    """The first step and the end of what is done between two questions to `stop`: 3 steps at first, then half as many as were
-    taken, so that looking and steps that nobody needs both stay a small part of the whole."""
-    if stop is None:
-        return [(0, steps)]
-    ends = [0, 3]
-    while ends[-1] < steps:
-        ends.append(ends[-1] * 3 // 2)
-    return list(zip(ends[:-1], [*ends[1:-1], steps], strict=True))
+    """The first step and the end of what is done between two questions to `stop`: half as many steps as were taken, at least
+    3, so that looking and steps that nobody needs both stay a small part of the whole."""
+    starts = [0]
+    while stop and (end := starts[-1] + max(3, starts[-1] // 2)) < steps - 1:  # nobody is asked about a single last step
+        starts.append(end)
+    return list(zip(starts, [*starts[1:], steps], strict=True))
