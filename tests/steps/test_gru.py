@@ -98,9 +98,11 @@ def all_numbers(function: type[torch.autograd.Function], inputs: list[Tensor], o
 
 
 @native
-@pytest.mark.parametrize("batch", [0, 1, 3, 8, 700])  # 700 examples of 64 numbers are shared among threads
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize("batch", [0, 1, 3, 8, 200])
 @pytest.mark.parametrize("hidden", [1, 5, 32, 64, 70])  # whole blocks of a product, parts of them, both
-def test_c_computes_what_torch_computes(batch: int, hidden: int) -> None:
+def test_c_computes_what_torch_computes(batch: int, hidden: int, threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gru_native, "_threads", lambda state: threads)
     inputs = in_float32(batch, hidden)
     for state in (inputs[1], torch.zeros_like(inputs[1]).requires_grad_()):
         inputs[1] = state

@@ -48,15 +48,10 @@ class NativeUnroll(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         state, weight, room = ctx.saved_tensors
-        d_inputs, d_state, d_weight = (
-            state.new_empty(len(state), len(weight)),
-            torch.empty_like(state),
-            torch.empty_like(weight),
-        )
-        d_bias = weight.new_empty(len(weight))
-        given = state, weight.contiguous(), room, grad.contiguous()
-        ops.gru_backward(ctx.needs_input_grad[1], *given, d_inputs, d_state, d_weight, d_bias)
-        return d_inputs, d_state, d_weight, d_bias, None, None
+        rows, (batch, size) = len(weight), state.shape
+        found = [state.new_empty(shape) for shape in ((batch, rows), (batch, size), (rows, size), (rows,))]
+        ops.gru_backward(ctx.needs_input_grad[1], state, weight.contiguous(), room, grad.contiguous(), *found)
+        return *found, None, None
 
 
 def fits(state: Tensor) -> bool:
