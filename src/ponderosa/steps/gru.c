@@ -18,35 +18,38 @@ typedef float vector __attribute__((vector_size(4 * LANES), aligned(4), may_alia
 
 typedef struct { const float *at; int64_t row, column; } matrix; /* and the strides of its axes */
 
-/* c += a b for one block of sums: a [ROWS, k], b [k, COLUMNS]. */
-static void block(int64_t k, matrix a, const float *b, float *c, int64_t stride) {
+/* c += a b for one block of sums: a [ROWS, k], b [k, COLUMNS]; the first `top` rows and `left` columns stay as they are. */
+static void block(int64_t k, matrix a, const float *b, float *c, int64_t stride, int64_t top, int64_t left) {
     vector sum[ROWS][2];
     for (int i = 0; i < ROWS; i++)
         for (int half = 0; half < 2; half++) sum[i][half] = *(vector *)(c + i * stride + half * LANES);
     for (int64_t p = 0; p < k; p++, b += stride) {
-        vector left = *(const vector *)b, right = *(const vector *)(b + LANES);
+        vector first = *(const vector *)b, second = *(const vector *)(b + LANES);
         for (int i = 0; i < ROWS; i++) {
             float factor = a.at[i * a.row + p * a.column];
-            sum[i][0] += factor * left, sum[i][1] += factor * right;
+            sum[i][0] += factor * first, sum[i][1] += factor * second;
         }
     }
-    for (int i = 0; i < ROWS; i++)
-        for (int half = 0; half < 2; half++) *(vector *)(c + i * stride + half * LANES) = sum[i][half];
+    float sums[ROWS][COLUMNS];
+    memcpy(sums, sum, sizeof sums);
+    for (int64_t i = top; i < ROWS; i++) memcpy(c + i * stride + left, sums[i] + left, (COLUMNS - left) * sizeof(float));
 }
 
-/* c += a b: a [m, k], b [k, n], c [m, n]. */
+static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
+
+/* c += a b: a [m, k], b [k, n], c [m, n]. The last blocks reach back over what others have added already. */
 static void add_product(int64_t m, int64_t n, int64_t k, matrix a, const float *b, float *c) {
+    if (m < ROWS || n < COLUMNS) {
+        for (int64_t i = 0; i < m; i++)
+            for (int64_t p = 0; p < k; p++)
+                for (int64_t j = 0; j < n; j++) c[i * n + j] += a.at[i * a.row + p * a.column] * b[p * n + j];
+        return;
+    }
     for (int64_t j = 0; j < n; j += COLUMNS)
         for (int64_t i = 0; i < m; i += ROWS) {
-            matrix rows = {a.at + i * a.row, a.row, a.column};
-            if (i + ROWS <= m && j + COLUMNS <= n)
-                block(k, rows, b + j, c + i * n + j, n);
-            else
-                for (int64_t row = i; row < m && row < i + ROWS; row++)
-                    for (int64_t p = 0; p < k; p++) {
-                        float factor = a.at[row * a.row + p * a.column];
-                        for (int64_t col = j; col < n && col < j + COLUMNS; col++) c[row * n + col] += factor * b[p * n + col];
-                    }
+            int64_t row = smaller(i, m - ROWS), column = smaller(j, n - COLUMNS);
+            matrix rows = {a.at + row * a.row, a.row, a.column};
+            block(k, rows, b + column, c + row * n + column, n, i - row, j - column);
         }
 }
 
