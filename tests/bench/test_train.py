@@ -47,7 +47,7 @@ def test_pondernet_is_labmls_but_for_the_priors_normalisation() -> None:
     pytest.importorskip("labml_nn")
     z = 1 - (1 - LAMBDA_P) ** STEPS
     net = ours(po.PonderNet(beta=BETA * z, lambda_p=LAMBDA_P, kl="reverse"))
-    peer = labml(SIZE, HIDDEN, STEPS, BETA, LAMBDA_P, lr=0.1)
+    peer = labml(SIZE, HIDDEN, STEPS, BETA, LAMBDA_P)
     share_weights(net, peer.net)
     theirs: Any = peer.net
     x, y = data()
@@ -67,7 +67,7 @@ def test_act_answers_like_the_peer_and_learns_differently() -> None:
     net = ours(po.ACT(tau=TAU, eps=EPS + 0.27, bias=-1.0))
     with torch.no_grad():
         net.halting.gate.weight *= 0.1  # near its bias, where both halt at the same step
-    peer = adaptive_gru(SIZE, HIDDEN, STEPS, TAU, EPS, -1.0, lr=0.1)
+    peer = adaptive_gru(SIZE, HIDDEN, STEPS, TAU, EPS, -1.0)
     share_weights(net, peer.net)
     theirs: Any = peer.net
     x, y = data()

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -10,7 +11,7 @@ from torch.autograd import gradcheck
 
 import ponderosa as po
 from ponderosa.steps import gru_native
-from ponderosa.steps.gru_in_place import UnrollInPlace
+from ponderosa.steps.gru_native import NativeUnroll
 from ponderosa.steps.gru_unroll import Unroll
 
 BATCH, INPUT, HIDDEN, STEPS = 3, 2, 4, 5
@@ -33,17 +34,21 @@ def test_it_is_the_cell_of_torch() -> None:
         torch.testing.assert_close(found, state, rtol=0, atol=1e-12)
 
 
-@pytest.mark.parametrize("function", [Unroll, UnrollInPlace])
-@pytest.mark.parametrize("output", ["as it is", "transposed", "one step", "expanded gradient"])
-def test_gradients_of_all_inputs(output: str, function: type[torch.autograd.Function]) -> None:
+OUTPUTS: dict[str, Callable[[Tensor], Tensor]] = {
+    "as they are": lambda states: states,
+    "transposed": lambda states: states.mT * 2,
+    "one step": lambda states: states[2],
+    "expanded gradient": lambda states: states.sum(1),
+}
+
+
+@pytest.mark.parametrize("output", OUTPUTS)
+def test_gradients_of_all_inputs(output: str) -> None:
     step, x, state = made()
     inputs = [step.prepare(x).detach(), state, step.cell.weight_hh.detach(), step.cell.bias_hh.detach()]
-
-    def outputs(*inputs: Tensor) -> Tensor:
-        states = function.apply(*inputs, STEPS)
-        return {"transposed": states.mT * 2, "one step": states[2], "expanded gradient": states.sum(1)}.get(output, states)
-
-    assert gradcheck(outputs, [i.clone().requires_grad_() for i in inputs])
+    assert gradcheck(
+        lambda *inputs: OUTPUTS[output](Unroll.apply(*inputs, STEPS)), [i.clone().requires_grad_() for i in inputs]
+    )
 
 
 def test_the_graph_can_be_used_twice() -> None:
@@ -63,7 +68,7 @@ def test_it_stops_where_it_is_told() -> None:
 
     context = step.prepare(x)
     found = step.unroll(context, state, 1, 20, stop)
-    assert shown == [3, 1, 2]
+    assert shown == [3, 3]
     expected = step.unroll(context, state, 1, 6)
     assert torch.equal(found, expected)
     parameters = list(step.parameters())
@@ -87,30 +92,41 @@ def in_float32(batch: int, hidden: int) -> list[Tensor]:
     return [(torch.randn(shape) / hidden**0.5).requires_grad_() for shape in shapes]  # a scale at which no error explodes
 
 
-def all_numbers(function: type[torch.autograd.Function], inputs: list[Tensor]) -> list[Tensor]:
-    states = function.apply(*inputs, STEPS)
-    return [states, *torch.autograd.grad(states.square().sum(), inputs)]
+def all_numbers(function: type[torch.autograd.Function], inputs: list[Tensor], output: str = "as they are") -> list[Tensor]:
+    outputs = OUTPUTS[output](function.apply(*inputs, STEPS))
+    return [outputs, *torch.autograd.grad(outputs.square().sum(), inputs)]
 
 
 @native
-@pytest.mark.parametrize("batch", [0, 1, 3, 700])  # 700 examples of 64 numbers are more than one thread's share
-@pytest.mark.parametrize("hidden", [1, 5, 64])
-def test_c_computes_what_torch_computes(batch: int, hidden: int, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize("batch", [0, 1, 3, 8, 200])
+@pytest.mark.parametrize("hidden", [1, 5, 32, 64, 70])  # whole blocks of a product, parts of them, both
+def test_c_computes_what_torch_computes(batch: int, hidden: int, threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gru_native, "_threads", lambda state: threads)
     inputs = in_float32(batch, hidden)
-    functional, in_c = all_numbers(Unroll, inputs), all_numbers(UnrollInPlace, inputs)
-    monkeypatch.setattr(gru_native, "fits", lambda state: False)
-    in_place = all_numbers(UnrollInPlace, inputs)
-    for others in (functional, in_place):
-        torch.testing.assert_close(in_c, others, rtol=1e-5, atol=1e-5)
+    for state in (inputs[1], torch.zeros_like(inputs[1]).requires_grad_()):
+        inputs[1] = state
+        torch.testing.assert_close(all_numbers(NativeUnroll, inputs), all_numbers(Unroll, inputs), rtol=1e-5, atol=1e-5)
+
+
+@native
+@pytest.mark.parametrize("output", OUTPUTS)
+def test_gradients_from_c(output: str) -> None:
+    inputs = in_float32(3, 5)
+    torch.testing.assert_close(all_numbers(NativeUnroll, inputs, output), all_numbers(Unroll, inputs, output))
 
 
 @native
 def test_c_is_as_exact_as_torch_and_lets_nan_through() -> None:
+    """From a state of zero and without weights, one step is c - z c: with z = 1/2 half of tanh, with c = 1 sigmoid(-x)."""
     x = torch.cat([torch.linspace(-200, 200, 4001), torch.tensor([0.0, torch.inf, -torch.inf, torch.nan])])[:, None]
-    gates, results = torch.cat([x, x, torch.zeros_like(x)], 1), [torch.empty_like(x) for _ in range(2)]
-    gru_native.activate(gates, -2 * x, torch.zeros_like(x), *results)
-    torch.testing.assert_close(gates[:, :1], x.sigmoid(), rtol=2e-6, atol=1e-37, equal_nan=True)
-    torch.testing.assert_close(results[0], x.tanh(), rtol=0, atol=3e-7, equal_nan=True)
+    zero, large = torch.zeros_like(x), torch.full_like(x, 1000.0)
+
+    def after(z: Tensor, n: Tensor) -> Tensor:
+        return NativeUnroll.apply(torch.cat([zero, z, n], 1), zero, torch.zeros(3, 1), torch.zeros(3), 1)[0]
+
+    torch.testing.assert_close(2 * after(zero, x), x.tanh(), rtol=0, atol=3e-7, equal_nan=True)
+    torch.testing.assert_close(after(x, large), (-x).sigmoid(), rtol=0, atol=1e-7, equal_nan=True)
 
 
 VIEWS = {"strided": lambda t: torch.stack([t, t], -1)[..., 0], "transposed": lambda t: t.mT.contiguous().mT}
@@ -122,10 +138,10 @@ VIEWS = {"strided": lambda t: torch.stack([t, t], -1)[..., 0], "transposed": lam
 def test_views_as_inputs(where: int, view: str) -> None:
     """C reads the numbers of a tensor in a row, whatever its strides say."""
     inputs = in_float32(3, 5)
-    expected = all_numbers(UnrollInPlace, inputs)
+    expected = all_numbers(NativeUnroll, inputs)
     inputs[where] = VIEWS[view](inputs[where].detach()).requires_grad_()
     assert not inputs[where].is_contiguous()
-    torch.testing.assert_close(all_numbers(UnrollInPlace, inputs), expected)
+    torch.testing.assert_close(all_numbers(NativeUnroll, inputs), expected)
 
 
 @pytest.mark.parametrize("environment", [{"PONDEROSA_NATIVE": "0"}, {"CC": "/no/such/compiler"}, {"CC": "false"}])

@@ -24,13 +24,12 @@ class Contestant:
     """From the input and the target `[batch, 1]` to the loss."""
     steps: Callable[[Tensor], Tensor]
     """How often the cell was applied, for each example."""
-    optimizer: torch.optim.Optimizer
 
     def __post_init__(self) -> None:
         self.parameters = list(self.net.parameters())
 
 
-def labml(size: int, hidden: int, steps: int, beta: float, lambda_p: float, lr: float) -> Contestant:
+def labml(size: int, hidden: int, steps: int, beta: float, lambda_p: float) -> Contestant:
     """labml-nn's PonderNet. It applies its cell once more than it uses, and halts by a draw of its own for its metrics."""
     from labml_nn.adaptive_computation.ponder_net import ParityPonderGRU, ReconstructionLoss, RegularizationLoss
 
@@ -42,7 +41,7 @@ def labml(size: int, hidden: int, steps: int, beta: float, lambda_p: float, lr: 
         weights, answers, _, _ = net(x)
         return reconstruction(weights, answers, y[:, 0]) + beta * regularization(weights)
 
-    return Contestant(net, loss, lambda x: torch.full(x.shape[:1], steps), torch.optim.Adam(net.parameters(), lr=lr))
+    return Contestant(net, loss, lambda x: torch.full(x.shape[:1], steps))
 
 
 class AdaptiveGRU(nn.Module):
@@ -67,7 +66,7 @@ class AdaptiveGRU(nn.Module):
         return self.head(state), cost, steps[:, 0].clamp_max(self.limit)
 
 
-def adaptive_gru(size: int, hidden: int, steps: int, tau: float, eps: float, bias: float, lr: float) -> Contestant:
+def adaptive_gru(size: int, hidden: int, steps: int, tau: float, eps: float, bias: float) -> Contestant:
     """pytorch-adaptive-computation-time's ACT."""
     net = AdaptiveGRU(size, hidden, steps, tau, eps, bias)
 
@@ -75,7 +74,7 @@ def adaptive_gru(size: int, hidden: int, steps: int, tau: float, eps: float, bia
         answer, cost, _ = net(x)
         return nn.functional.binary_cross_entropy_with_logits(answer, y) + cost
 
-    return Contestant(net, loss, lambda x: net(x)[2], torch.optim.Adam(net.parameters(), lr=lr))
+    return Contestant(net, loss, lambda x: net(x)[2])
 
 
 @torch.no_grad()

@@ -1,7 +1,57 @@
-/* The element-wise work of one GRU step in one pass over its numbers: gru_in_place.py says the same with torch. */
+/* Many steps of a GRU and their gradients: what gru_unroll.py says with torch, here in one call and few passes.
+
+The rows of a batch do not see each other: threads share them out, each taking its rows through all steps.
+Arrays: inputs [batch, 3 size], state [batch, size], weight [3 size, size], bias [3 size]; of each step gates (r, z and g)
+[steps, batch, 3 size], candidates and states [steps, batch, size]. */
 
 #include <stdint.h>
 #include <string.h>
+
+/* What the registers hold of a product: ROWS x COLUMNS sums. */
+#ifdef __AVX512F__
+enum { ROWS = 8, LANES = 16 };
+#else
+enum { ROWS = 4, LANES = 8 };
+#endif
+enum { COLUMNS = 2 * LANES };
+typedef float vector __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
+
+typedef struct { const float *at; int64_t row, column; } matrix; /* and the strides of its axes */
+
+/* c += a b for one block of sums: a [ROWS, k], b [k, COLUMNS]; the first `top` rows and `left` columns stay as they are. */
+static void block(int64_t k, matrix a, const float *b, float *c, int64_t stride, int64_t top, int64_t left) {
+    vector sum[ROWS][2];
+    for (int i = 0; i < ROWS; i++)
+        for (int half = 0; half < 2; half++) sum[i][half] = *(vector *)(c + i * stride + half * LANES);
+    for (int64_t p = 0; p < k; p++, b += stride) {
+        vector first = *(const vector *)b, second = *(const vector *)(b + LANES);
+        for (int i = 0; i < ROWS; i++) {
+            float factor = a.at[i * a.row + p * a.column];
+            sum[i][0] += factor * first, sum[i][1] += factor * second;
+        }
+    }
+    float sums[ROWS][COLUMNS];
+    memcpy(sums, sum, sizeof sums);
+    for (int64_t i = top; i < ROWS; i++) memcpy(c + i * stride + left, sums[i] + left, (COLUMNS - left) * sizeof(float));
+}
+
+static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
+
+/* c += a b: a [m, k], b [k, n], c [m, n]. The last blocks reach back over what others have added already. */
+static void add_product(int64_t m, int64_t n, int64_t k, matrix a, const float *b, float *c) {
+    if (m < ROWS || n < COLUMNS) {
+        for (int64_t i = 0; i < m; i++)
+            for (int64_t p = 0; p < k; p++)
+                for (int64_t j = 0; j < n; j++) c[i * n + j] += a.at[i * a.row + p * a.column] * b[p * n + j];
+        return;
+    }
+    for (int64_t j = 0; j < n; j += COLUMNS)
+        for (int64_t i = 0; i < m; i += ROWS) {
+            int64_t row = smaller(i, m - ROWS), column = smaller(j, n - COLUMNS);
+            matrix rows = {a.at + row * a.row, a.row, a.column};
+            block(k, rows, b + column, c + row * n + column, n, i - row, j - column);
+        }
+}
 
 /* Without a branch or a call, so that the compiler computes many at once. NaN goes through. */
 static inline float sigmoid(float x) {
@@ -25,47 +75,101 @@ static inline float sigmoid(float x) {
 }
 
 /* One example each: a function of its own promises the compiler that these arrays do not overlap. */
-static void activate_one(int64_t size, float *restrict r, float *restrict z, const float *restrict g,
-                         const float *restrict input, const float *restrict before, float *restrict candidate,
-                         float *restrict after) {
+static void activate(int64_t size, const float *restrict input, const float *restrict before, float *restrict r,
+                     float *restrict z, const float *restrict g, float *restrict candidate, float *restrict after) {
     for (int64_t j = 0; j < size; j++) {
-        float rj = sigmoid(r[j]), zj = sigmoid(z[j]), cj = 1.0f - 2.0f * sigmoid(input[j] - 2.0f * rj * g[j]);
+        float rj = sigmoid(r[j]), zj = sigmoid(z[j]), cj = 1.0f - 2.0f * sigmoid(-2.0f * (input[j] + rj * g[j]));
         r[j] = rj, z[j] = zj, candidate[j] = cj;
         after[j] = cj + zj * (before[j] - cj);
     }
 }
 
-static void differentiate_one(int64_t size, const float *restrict r, const float *restrict z, const float *restrict g,
-                              const float *restrict candidate, const float *restrict after, const float *restrict grad,
-                              float *restrict d_state, float *restrict d_gates, float *restrict sum_gates,
-                              float *restrict sum_c) {
+static void differentiate(int64_t size, const float *restrict r, const float *restrict z, const float *restrict g,
+                          const float *restrict candidate, const float *restrict after, const float *restrict grad,
+                          float *restrict d_state, float *restrict d_gates, float *restrict d_inputs,
+                          float *restrict d_g) {
     for (int64_t j = 0; j < size; j++) {
-        float d_new = d_state[j] * (1.0f - z[j]), d_c = d_new * (1.0f - candidate[j] * candidate[j]);
-        float d_r = d_c * g[j] * r[j] * (1.0f - r[j]), d_z = d_new * (after[j] - candidate[j]), d_g = d_c * r[j];
-        d_gates[j] = d_r, d_gates[size + j] = d_z, d_gates[2 * size + j] = d_g;
-        sum_gates[j] += d_r, sum_gates[size + j] += d_z, sum_gates[2 * size + j] += d_g, sum_c[j] += d_c;
-        d_state[j] = grad[j] + d_state[j] * z[j];
+        float d = d_state[j] + grad[j], d_new = d * (1.0f - z[j]), d_c = d_new * (1.0f - candidate[j] * candidate[j]);
+        float d_rj = d_c * g[j] * r[j] * (1.0f - r[j]), d_zj = d_new * (after[j] - candidate[j]), d_gj = d_c * r[j];
+        d_gates[j] = d_rj, d_gates[size + j] = d_zj, d_gates[2 * size + j] = d_gj;
+        d_inputs[j] += d_rj, d_inputs[size + j] += d_zj, d_inputs[2 * size + j] += d_c, d_g[j] += d_gj;
+        d_state[j] = d * z[j];
     }
 }
 
-/* As torch does, small batches are left to one thread. */
-void activate(int64_t batch, int64_t size, float *gates, const float *input, const float *before, float *candidate,
-              float *after) {
-#pragma omp parallel for if (batch * size > 32768)
-    for (int64_t b = 0; b < batch; b++) {
-        float *r = gates + 3 * b * size;
-        int64_t at = b * size;
-        activate_one(size, r, r + size, r + 2 * size, input + at, before + at, candidate + at, after + at);
+static int is_zero(int64_t count, const float *numbers) {
+    for (int64_t i = 0; i < count; i++)
+        if (numbers[i] != 0.0f) return 0;
+    return 1;
+}
+
+static void forward_rows(int64_t batch, int64_t size, int64_t first, int64_t end, int64_t rows, const float *inputs,
+                         const float *before, const float *transposed, const float *bias, float *gates,
+                         float *candidates, float *states) {
+    for (int64_t k = first; k < end; k++) {
+        float *sums = gates + 3 * k * batch * size, *candidate = candidates + k * batch * size, *after = states + k * batch * size;
+        if (k) before = after - batch * size;
+        for (int64_t i = 0; i < rows; i++)
+            for (int64_t j = 0; j < 3 * size; j++)
+                sums[3 * i * size + j] = bias[j] + (j < 2 * size ? inputs[3 * i * size + j] : 0.0f);
+        if (k || !is_zero(rows * size, before)) add_product(rows, 3 * size, size, (matrix){before, size, 1}, transposed, sums);
+        for (int64_t i = 0; i < rows; i++) {
+            float *r = sums + 3 * i * size;
+            activate(size, inputs + (3 * i + 2) * size, before + i * size, r, r + size, r + 2 * size, candidate + i * size,
+                     after + i * size);
+        }
     }
 }
 
-void differentiate(int64_t batch, int64_t size, const float *gates, const float *candidate, const float *after,
-                   const float *grad, float *d_state, float *d_gates, float *sum_gates, float *sum_c) {
-#pragma omp parallel for if (batch * size > 32768)
-    for (int64_t b = 0; b < batch; b++) {
-        const float *r = gates + 3 * b * size;
-        int64_t at = b * size;
-        differentiate_one(size, r, r + size, r + 2 * size, candidate + at, after + at, grad + at, d_state + at,
-                          d_gates + 3 * at, sum_gates + 3 * at, sum_c + at);
+static void backward_rows(int64_t batch, int64_t size, int64_t end, int64_t rows, int64_t state_too, const float *state,
+                          const float *weight, const float *gates, const float *candidates, const float *states,
+                          const float *grad, float *d_inputs, float *d_state, float *d_weight, float *d_bias, float *d_gates,
+                          float *d_g) {
+    memset(d_inputs, 0, 3 * rows * size * sizeof(float)), memset(d_state, 0, rows * size * sizeof(float));
+    memset(d_weight, 0, 3 * size * size * sizeof(float)), memset(d_bias, 0, 3 * size * sizeof(float));
+    memset(d_g, 0, rows * size * sizeof(float));
+    for (int64_t k = end - 1; k >= 0; k--) {
+        const float *before = k ? states + (k - 1) * batch * size : state;
+        for (int64_t i = 0; i < rows; i++) {
+            const float *r = gates + 3 * (k * batch + i) * size;
+            int64_t at = (k * batch + i) * size;
+            differentiate(size, r, r + size, r + 2 * size, candidates + at, states + at, grad + at, d_state + i * size,
+                          d_gates + 3 * i * size, d_inputs + 3 * i * size, d_g + i * size);
+        }
+        if (k || !is_zero(rows * size, state))
+            add_product(3 * size, size, rows, (matrix){d_gates, 1, 3 * size}, before, d_weight);
+        if (k || state_too) add_product(rows, size, 3 * size, (matrix){d_gates, 3 * size, 1}, weight, d_state);
+    }
+    for (int64_t i = 0; i < rows; i++)
+        for (int64_t j = 0; j < 3 * size; j++)
+            d_bias[j] += j < 2 * size ? d_inputs[3 * i * size + j] : d_g[i * size + j - 2 * size];
+}
+
+#define FIRST(thread) (batch * (thread) / threads) /* of a thread's rows */
+
+/* The steps `first` to `end` of `steps`, of which `room` keeps the gates, the candidates and the states, in this order. */
+void forward(int64_t threads, int64_t batch, int64_t size, int64_t steps, int64_t first, int64_t end, const float *inputs,
+             const float *state, const float *transposed, const float *bias, float *room) {
+    int64_t part = steps * batch * size;
+#pragma omp parallel for num_threads(threads)
+    for (int64_t t = 0; t < threads; t++) {
+        int64_t rows = FIRST(t + 1) - FIRST(t), at = FIRST(t) * size;
+        forward_rows(batch, size, first, end, rows, inputs + 3 * at, state + at, transposed, bias, room + 3 * at,
+                     room + 3 * part + at, room + 4 * part + at);
+    }
+}
+
+/* From the gradients of the first `end` states; d_weight [threads, 3 size, size] and d_bias [threads, 3 size] are still to be
+   summed; d_gates [batch, 3 size] and d_g [batch, size] are room to work in. */
+void backward(int64_t threads, int64_t batch, int64_t size, int64_t steps, int64_t end, int64_t state_too, const float *state,
+              const float *weight, const float *room, const float *grad, float *d_inputs, float *d_state, float *d_weight,
+              float *d_bias, float *d_gates, float *d_g) {
+    int64_t part = steps * batch * size;
+#pragma omp parallel for num_threads(threads)
+    for (int64_t t = 0; t < threads; t++) {
+        int64_t rows = FIRST(t + 1) - FIRST(t), at = FIRST(t) * size;
+        backward_rows(batch, size, end, rows, state_too, state + at, weight, room + 3 * at, room + 3 * part + at,
+                      room + 4 * part + at, grad + at, d_inputs + 3 * at, d_state + at, d_weight + 3 * t * size * size,
+                      d_bias + 3 * t * size, d_gates + 3 * at, d_g + at);
     }
 }

@@ -7,8 +7,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ponderosa.steps.base import Step
-from ponderosa.steps.gru_in_place import Stop, UnrollInPlace
-from ponderosa.steps.gru_unroll import Unroll, gru
+from ponderosa.steps.gru_native import NativeUnroll, fits
+from ponderosa.steps.gru_unroll import Stop, Unroll, gru
 
 
 class GRUStep(Step):
@@ -45,6 +45,6 @@ class GRUStep(Step):
         # in whole precision under autocast: the kernels below want one dtype
         with torch.autocast(device, enabled=False) if torch.is_autocast_enabled(device) else nullcontext():
             arguments = inputs, state.flatten(0, -2), cell.weight_hh, cell.bias_hh, steps
-            # a compiled graph has no early end
-            states = Unroll.apply(*arguments) if torch.compiler.is_compiling() else UnrollInPlace.apply(*arguments, look)
+            function = NativeUnroll if fits(state) else Unroll
+            states = function.apply(*arguments, look)
         return states.unflatten(1, shape)

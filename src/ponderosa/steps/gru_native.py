@@ -1,6 +1,6 @@
-"""The element-wise passes of `gru_in_place` in C, for float32 on a CPU: one pass over the numbers instead of many.
+"""`gru_unroll` in C, for float32 on a CPU: one call for many steps, and few passes over the numbers.
 
-The first unroll of a process compiles `gru.c` with the machine's C compiler, in a quarter of a second; nothing stays on the
+The first unroll of a process compiles `gru.c` with the machine's C compiler, in less than half a second; nothing stays on the
 disk. Without a compiler, or with PONDEROSA_NATIVE=0, torch does the work.
 """
 
@@ -11,32 +11,59 @@ import sys
 import tempfile
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from ponderosa.steps.gru_unroll import Stop, looks
 
 FLAGS = ("-O3", "-march=native", "-fno-math-errno", "-fno-trapping-math", "-shared", "-fPIC")
 THREADS = ("-fopenmp",) if sys.platform == "linux" else ()  # elsewhere the compiler may not know it
+SHARE = 4096  # numbers of a state: with fewer, a thread is not worth its start
+ops = torch.ops.ponderosa
+
+
+class NativeUnroll(torch.autograd.Function):
+    """See `gru_unroll.Unroll`."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, inputs: Tensor, state: Tensor, weight: Tensor, bias: Tensor, steps: int, stop: Stop | None = None
+    ) -> Tensor:
+        inputs, state, transposed, bias = (given.contiguous() for given in (inputs, state, weight.t(), bias))
+        # one piece: the C library gives the memory of several large ones back to the system after each batch, and fetching
+        # it anew costs as much as the arithmetic
+        room = state.new_empty(5 * steps, *state.shape)
+        states = room[4 * steps :]  # before them stand the gates and the candidates
+        for first, end in looks(steps, stop):
+            ops.gru_forward(first, end, inputs, state, transposed, bias, room)
+            if stop and end < steps and stop(states[first:end]):
+                break
+        ctx.save_for_backward(state, weight, room)
+        return states[:end]
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        state, weight, room = ctx.saved_tensors
+        rows, (batch, size) = len(weight), state.shape
+        found = [state.new_empty(shape) for shape in ((batch, rows), (batch, size), (rows, size), (rows,))]
+        ops.gru_backward(ctx.needs_input_grad[1], state, weight.contiguous(), room, grad.contiguous(), *found)
+        return *found, None, None
 
 
 def fits(state: Tensor) -> bool:
     """Whether there are C functions for these numbers on this machine."""
-    return state.dtype == torch.float32 and state.device.type == "cpu" and library() is not None
+    return state.dtype == torch.float32 and state.device.type == "cpu" and _available()
 
 
-def activate(gates: Tensor, input_n: Tensor, before: Tensor, candidate: Tensor, after: Tensor) -> None:
-    """See `gru_in_place.activate`; all tensors are contiguous."""
-    arrays = gates, input_n, before, candidate, after
-    library().activate(*after.shape, *[a.data_ptr() for a in arrays])  # type: ignore[union-attr]
+def _available() -> bool:
+    return library() is not None
 
 
-def differentiate(
-    gates: Tensor, candidate: Tensor, after: Tensor, grad: Tensor, d_state: Tensor, d_gates: Tensor, sum_gates: Tensor,
-    sum_c: Tensor,
-) -> None:  # fmt: skip
-    """See `gru_in_place.differentiate`; all tensors are contiguous."""
-    arrays = gates, candidate, after, grad, d_state, d_gates, sum_gates, sum_c
-    library().differentiate(*after.shape, *[a.data_ptr() for a in arrays])  # type: ignore[union-attr]
+_available._dynamo_marked_constant = True  # type: ignore[attr-defined]  # the compiler is to call it: see `halting.base`
 
 
 @lru_cache(maxsize=1)
@@ -54,6 +81,45 @@ def library() -> ctypes.CDLL | None:
         except (OSError, subprocess.SubprocessError):
             return None
     number, array = ctypes.c_int64, ctypes.c_void_p
-    found.activate.argtypes, found.activate.restype = [number, number, *[array] * 5], None
-    found.differentiate.argtypes, found.differentiate.restype = [number, number, *[array] * 8], None
+    found.forward.argtypes, found.forward.restype = [*[number] * 6, *[array] * 5], None
+    found.backward.argtypes, found.backward.restype = [*[number] * 6, *[array] * 10], None
     return found
+
+
+def _forward(first: int, end: int, inputs: Tensor, state: Tensor, transposed: Tensor, bias: Tensor, room: Tensor) -> None:
+    _call("forward", (_threads(state), *state.shape, len(room) // 5, first, end), inputs, state, transposed, bias, room)
+
+
+def _backward(
+    state_too: bool, state: Tensor, weight: Tensor, room: Tensor, grad: Tensor, d_inputs: Tensor, d_state: Tensor,
+    d_weight: Tensor, d_bias: Tensor,
+) -> None:  # fmt: skip
+    threads = _threads(state)
+    d_gates, d_g = torch.empty_like(d_inputs), torch.empty_like(state)
+    d_weights, d_biases = weight.new_empty(threads, *weight.shape), weight.new_empty(threads, len(weight))
+    numbers = threads, *state.shape, len(room) // 5, len(grad), state_too
+    _call("backward", numbers, state, weight, room, grad, d_inputs, d_state, d_weights, d_biases, d_gates, d_g)
+    torch.sum(d_weights, 0, out=d_weight)
+    torch.sum(d_biases, 0, out=d_bias)
+
+
+def _threads(state: Tensor) -> int:
+    return max(1, min(torch.get_num_threads(), state.numel() // SHARE))
+
+
+def _call(function: str, numbers: tuple[int, ...], *arrays: Tensor) -> None:
+    """A function of the library; all arrays are contiguous."""
+    getattr(library(), function)(*numbers, *[array.data_ptr() for array in arrays])
+
+
+_operators = torch.library.Library("ponderosa", "DEF")  # as operators, the two can stand in a compiled graph
+_operators.define(
+    "gru_forward(int first, int end, Tensor inputs, Tensor state, Tensor transposed, Tensor bias, Tensor(a!) room) -> ()"
+)
+_operators.define(
+    "gru_backward(bool state_too, Tensor state, Tensor weight, Tensor room, Tensor grad, Tensor(a!) d_inputs, "
+    "Tensor(b!) d_state, Tensor(c!) d_weight, Tensor(d!) d_bias) -> ()"
+)
+for _name, _function in {"gru_forward": _forward, "gru_backward": _backward}.items():
+    _operators.impl(_name, _function, "CPU")
+    _operators.impl(_name, lambda *_: None, "Meta")

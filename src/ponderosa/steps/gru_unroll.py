@@ -1,26 +1,34 @@
 """Many steps of a GRU on a constant input in one operation, with the backward pass by hand: a third of autograd's work.
 
 With r, z = sigmoid(i_rz + W_rz h + b_rz), g = W_n h + b_n and c = tanh(i_n + r g), the next state is h' = c + z (h - c).
-Nothing here is done in place, so that `torch.compile` can fuse it; `gru_in_place` does the same without the compiler.
+Nothing here is done in place, so that `torch.compile` can fuse it; `gru_native` does the same in C.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+Stop = Callable[[Tensor], bool]
+
 
 class Unroll(torch.autograd.Function):
-    """The states `[steps, batch, size]` of a GRU."""
+    """The states `[steps, batch, size]` of a GRU; of fewer steps, where `stop` says so of the latest states."""
 
     @staticmethod
-    def forward(ctx: Any, inputs: Tensor, state: Tensor, weight: Tensor, bias: Tensor, steps: int) -> Tensor:
+    def forward(
+        ctx: Any, inputs: Tensor, state: Tensor, weight: Tensor, bias: Tensor, steps: int, stop: Stop | None = None
+    ) -> Tensor:
         states, kept = [state], []
-        for _ in range(steps):
-            *parts, after = gru(inputs, torch.mm(states[-1], weight.t()) + bias, states[-1])
-            states.append(after)
-            kept += parts
+        for first, end in looks(steps, stop):
+            for _ in range(first, end):
+                *parts, after = gru(inputs, torch.addmm(bias, states[-1], weight.t()), states[-1])
+                states.append(after)
+                kept += parts
+            if stop and end < steps and stop(torch.stack(states[first + 1 :])):
+                break
         ctx.save_for_backward(weight, *states, *kept)  # each by itself: the compiler would copy them together
         return torch.stack(states[1:])
 
@@ -40,7 +48,7 @@ class Unroll(torch.autograd.Function):
             d_state = d_state + grad[k - 1] if k else d_state
             if k or ctx.needs_input_grad[1]:
                 d_state = torch.addmm(d_state, d_gates, weight)
-        return torch.cat([sum_gates[:, : 2 * size], sum_c], 1), d_state, d_weight, sum_gates.sum(0), None
+        return torch.cat([sum_gates[:, : 2 * size], sum_c], 1), d_state, d_weight, sum_gates.sum(0), None, None
 
 
 def gru(inputs: Tensor, gates: Tensor, before: Tensor) -> tuple[Tensor, ...]:
@@ -59,3 +67,12 @@ def gru_back(r: Tensor, z: Tensor, g: Tensor, c: Tensor, after: Tensor, d_state:
     d_c = d_new * (1 - c * c)
     d_gates = torch.cat([d_c * g * r * (1 - r), d_new * (after - c), d_c * r], 1)  # z (h - c) = h' - c
     return d_gates, d_c, d_state * z
+
+
+def looks(steps: int, stop: Stop | None) -> list[tuple[int, int]]:
+    """The first step and the end of what is done between two questions to `stop`: half as many steps as were taken, at least
+    3, so that looking and steps that nobody needs both stay a small part of the whole."""
+    starts = [0]
+    while stop and (end := starts[-1] + max(3, starts[-1] // 2)) < steps - 1:  # nobody is asked about a single last step
+        starts.append(end)
+    return list(zip(starts, [*starts[1:], steps], strict=True))
