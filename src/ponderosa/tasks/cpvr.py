@@ -41,7 +41,8 @@ class CPVR(Task):
         if values is not None and values < length:
             raise ValueError(f"values={values}: at least the length, {length}, is needed, so that every position has a pointer")
         self.length, self.values, self.train_hops, self.test_hops = length, values, train_hops, test_hops
-        self.input_size = (values or length) + 1
+        self.input_size = length
+        self.tokens = (values or length) + 1
         self.output_size = length + 1
 
     def read(self, numbers: Tensor) -> Tensor:
@@ -58,7 +59,7 @@ class CPVR(Task):
     def sample(self, hops: Tensor, random: torch.Generator) -> Tensor:
         """Random sequences `[batch, length]` of exactly `hops` `[batch]` hops."""
         batch, most = len(hops), int(hops.max()) if len(hops) else 0
-        x = torch.randint(1, self.input_size, (batch, self.length), generator=random)
+        x = torch.randint(1, self.tokens, (batch, self.length), generator=random)
         chain = self._chain(hops, most, random)
         here, target = chain[:, :-1], chain[:, 1:]
         onward = self._numbers(target.clamp_max(self.length), random)
@@ -111,7 +112,8 @@ class PVR(Task):
     def __init__(self, length: int = 24):
         if length < 2:
             raise ValueError(f"length={length}: a pointer and a value at least")
-        self.length, self.input_size, self.output_size = length, length + 1, length + 1
+        self.length = self.input_size = length
+        self.tokens = self.output_size = length + 1
 
     def batch(self, split: Split, index: int, size: int, seed: int = 0) -> Batch:
         random = generator(split, index, seed)

@@ -76,6 +76,8 @@ class Trainer:
         _seed(fabric.device, settings.seed, index, fabric.global_rank)
         batch = self.task.batch("train", index, settings.batch_size, settings.seed)
         batch = to_like(share(batch, fabric.global_rank, fabric.world_size), next(self.net.parameters()))
+        for group in self.optimizer.param_groups:
+            group["lr"] = settings.rate(index)
         loss, values = self.objective(batch)
         self.optimizer.zero_grad()
         fabric.backward(loss)
