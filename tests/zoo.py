@@ -142,13 +142,6 @@ class Tokens(nn.Module):
         return x["tokens"]
 
 
-class First(nn.Module):
-    """Reads an example's first token, as a classification token is read."""
-
-    def forward(self, state: Tensor) -> Tensor:
-        return state[:, 0]
-
-
 def stack() -> po.Stack:
     return po.Stack([nn.Sequential(nn.Linear(SIZE, SIZE), nn.Tanh()) for _ in range(LIMIT)], size=SIZE)
 
@@ -220,7 +213,9 @@ class Pair:
             encoder = nn.Sequential(*([encoder] if encoder else []), nn.Linear(INPUT, SIZE))
         head: nn.Module = nn.Linear(SIZE, CLASSES)
         if tokens and self.unit != "token" and self.exits:
-            head = nn.Sequential(First(), head)
+            head = po.ReadOut(SIZE, CLASSES, place="mean")
+        elif tokens and self.unit == "example" and self.step == "transformer-tied":
+            head = po.ReadOut(SIZE, CLASSES, place="query")
         net = po.Ponder(STEPS[self.step][1](), build_halting(self), head=head, max_steps=LIMIT, encoder=encoder).double()
         for parameter in net.parameters():
             nn.init.normal_(parameter, std=0.9)

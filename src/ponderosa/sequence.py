@@ -45,7 +45,9 @@ class SequenceEncoder(nn.Module):
         if x.ndim != 2 or x.is_floating_point():
             raise ValueError(f"the input is {x.dtype} {list(x.shape)}: whole numbers [batch, token] are needed")
         if x.shape[1] > self.length:
-            raise ValueError(f"sequences of {x.shape[1]} tokens, but there are positions for {self.length}: give a larger length")
+            raise ValueError(
+                f"sequences of {x.shape[1]} tokens, but there are positions for {self.length}: give a larger length"
+            )
 
 
 def sinusoids(length: int, size: int) -> Tensor:

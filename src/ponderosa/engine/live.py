@@ -42,6 +42,7 @@ class Live:
             "rows": rows, "context": self.step.prepare(x, units.mask), "state": state,
             "memory": self.halting.begin(read, units), "alive": alive.to(read.device),
             "mask": None if self._per_token else real_tokens(self.step, read, units.mask),
+            "head_mask": units.mask if self.halting.reads_output else None,
             "steps": torch.zeros(units.shape, dtype=torch.long, device=read.device),
             "taken": torch.zeros_like(rows), "ended": torch.zeros_like(rows, dtype=torch.bool),
         }  # fmt: skip
@@ -70,7 +71,7 @@ class Live:
         alive = carried["alive"]
         state = advance(self.step, carried["context"], carried["state"], n, alive if self._per_token else carried["mask"])
         read = self.step.read(state)
-        output = answer(self.head, read, n) if self.halting.reads_output else None
+        output = answer(self.head, read, n, carried["head_mask"]) if self.halting.reads_output else None
         taken = n if isinstance(n, Tensor) else carried["taken"]
         n = n[:, None] if self._per_token and isinstance(n, Tensor) else n
         share, done, memory = self.halting.update(n, read, output, carried["memory"])
