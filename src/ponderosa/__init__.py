@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         PatienceExit,
         PlannedDepth,
         PonderNet,
+        RandomDepth,
         Units,
     )
     from ponderosa.ponder import Ponder
@@ -45,8 +46,8 @@ __version__ = "0.1.0"
 __all__ = [
     "ACT", "LAC", "Answer", "AnyOf", "Bounded", "CellStep", "ConfidenceExit", "EntropyExit", "FiLM", "Fixed", "GRUStep",
     "Halting", "HyperModules", "Latents", "MLPStep", "Modulation", "PatienceExit", "PlannedDepth", "Ponder", "PonderNet",
-    "ReadOut", "Request", "SequenceEncoder", "Solution", "Stack", "Step", "Stream", "TokenStep", "TransformerStep", "Units",
-    "functional",
+    "RandomDepth", "ReadOut", "Request", "SequenceEncoder", "Solution", "Stack", "Step", "Stream", "TokenStep",
+    "TransformerStep", "Units", "functional",
 ]  # fmt: skip
 
 

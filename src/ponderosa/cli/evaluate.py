@@ -11,6 +11,7 @@ from ponderosa.training.result import measure
 ABOUT = """Accuracy, steps, operations and time of a trained run on the test set, by difficulty.
 
   ponderosa evaluate runs/parity-LAC --examples 100000
+  ponderosa evaluate runs/cpvr-Fixed --max_steps 16     think longer than in training
 """
 
 
@@ -18,11 +19,12 @@ def main(argv: list[str]) -> None:
     parser = ArgumentParser(prog="ponderosa evaluate", description=ABOUT, formatter_class=Help, exit_on_error=False)
     parser.add_argument("run", help="the run's folder")
     parser.add_argument("--examples", type=int, default=10_000, help="test examples")
+    parser.add_argument("--max_steps", type=int | None, default=None, help="the most steps, if not those of training")
     parser.add_argument("--batch_size", type=int, default=1000, help="examples at once")
     parser.add_argument("--json", type=str | None, default=None, help="write the figures to this file, too")
     options = parser.parse_args(argv)
     at_least_one(examples=options.examples, batch_size=options.batch_size)
-    figures = measure(load(options.run), examples=options.examples, batch_size=options.batch_size)
+    figures = measure(load(options.run, max_steps=options.max_steps), examples=options.examples, batch_size=options.batch_size)
     print(f"accuracy            {figures['accuracy']:.4f}  on {figures['examples']:,} test examples")
     print(f"mean steps          {figures['mean_steps']:.2f}  of {figures['max_steps']}")
     print(f"operations          {figures['operations']:,.0f}  of {figures['full_operations']:,.0f} at full depth, per example")

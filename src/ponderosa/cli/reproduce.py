@@ -91,7 +91,7 @@ def changed(recipe: dict[str, Any], options: Namespace) -> tuple[dict[str, Any],
 
 def slim(run: dict[str, Any]) -> dict[str, Any]:
     """A run without its training curve, which stays in its folder."""
-    return {key: value for key, value in run.items() if key not in ("curve", "environment", "command", "folder")}
+    return {key: value for key, value in run.items() if key not in ("curve", "curriculum", "environment", "command", "folder")}
 
 
 def page(found: dict[str, Any]) -> str:

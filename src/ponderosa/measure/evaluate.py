@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ponderosa.measure.ranks import rank_correlation
 from ponderosa.ponder import Ponder
 from ponderosa.solution import Solution
 from ponderosa.tasks.base import Batch, Split, Task
@@ -42,6 +43,10 @@ class Evaluation:
             })  # fmt: skip
         return rows
 
+    def fairness(self) -> float | None:
+        """How steps follow difficulty: their rank correlation, or None where all examples take equally many steps."""
+        return rank_correlation(self.steps, self.difficulty)
+
     def histogram(self) -> list[float]:
         """The share of examples that halted at step 1, 2, ..., max_steps."""
         counts = torch.bincount(self.steps.round().long() - 1, minlength=self.max_steps)
@@ -66,7 +71,7 @@ class Evaluation:
         return {
             "accuracy": self.accuracy, "mean_steps": self.mean_steps, "max_steps": self.max_steps,
             "examples": len(self.score), "by_difficulty": self.by_difficulty(), "histogram": self.histogram(),
-            "collapse": self.collapse(),
+            "collapse": self.collapse(), "fairness": self.fairness(),
         }  # fmt: skip
 
 

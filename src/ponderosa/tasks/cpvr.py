@@ -78,7 +78,8 @@ class CPVR(Task):
 
     def _chain(self, hops: Tensor, most: int, random: torch.Generator) -> Tensor:
         """The positions of each chain in order `[batch, most + 1]`: 1, then random ones; beyond its end, length + 1."""
-        picked = torch.rand(len(hops), self.reachable - 1, generator=random).topk(most, sorted=False).indices + 2
+        # in the order of the random numbers: the first few of an unsorted topk would be far from uniform
+        picked = torch.rand(len(hops), self.reachable - 1, generator=random).topk(most).indices + 2
         picked = torch.where(torch.arange(most) < hops[:, None], picked, self.length + 1).sort(1).values
         return torch.cat([torch.ones(len(hops), 1, dtype=torch.long), picked], 1)
 
@@ -99,6 +100,24 @@ class CPVR(Task):
             if not (pointer > here).any():
                 return pointer[:, 0]
             here = torch.maximum(here, pointer)
+
+    def guesses(self, x: Tensor) -> dict[str, Tensor]:
+        """Answers `[batch]` by what can be seen without following a chain: what a network must beat.
+
+        - "the commonest answer": the value that any chain is likeliest to end with, whatever the input.
+        - "the last position": what is said at the last position that a chain can reach, where long chains end most often.
+        - "the last dead end": what is said at the last position that some earlier one points to and that does not point
+          forward itself.
+        """
+        said, places = self.read(x), torch.arange(1, self.length + 1)
+        pointed = ((said[:, :, None] == places) & (places[:, None] < places)).any(1)
+        dead_end = pointed & (said <= places)
+        last = torch.where(dead_end, places, 1).amax(1, keepdim=True)
+        lowest = 1 - self._lowest_is_0  # a chain that ends at position p says any value up to p, so the lowest is commonest
+        return {
+            "the commonest answer": torch.full((len(x),), lowest), "the last position": said[:, self.reachable - 1],
+            "the last dead end": said.gather(1, last - 1)[:, 0],
+        }  # fmt: skip
 
     def score(self, output: Tensor, target: Tensor) -> Tensor:
         return (output.argmax(-1) == target).to(output.dtype)

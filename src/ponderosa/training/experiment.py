@@ -79,14 +79,19 @@ def ends(task: Task, size: int, positions: Positions, read_out: Place) -> tuple[
     return encoder, ReadOut(size, task.output_size, place=read_out)
 
 
-def load(folder: Path | str) -> Experiment:
-    """The experiment of a run's folder, with the weights that did best on the validation set."""
+def load(folder: Path | str, *, max_steps: int | None = None) -> Experiment:
+    """The experiment of a run's folder, with the weights that did best on the validation set.
+
+    `max_steps` lets it think longer than in training, or shorter.
+    """
     run = RunFolder(folder)
     if not run.config.is_file():
         raise FileNotFoundError(f"{run.path} is not a run: it has no config.yaml. `ponderosa train` makes one")
     parser = experiment_parser()
     experiment = build(parser.parse_path(run.config), parser)
     load_checkpoint(run.weights, experiment.net)
+    if max_steps is not None:
+        experiment.net.max_steps = max_steps
     return experiment
 
 
