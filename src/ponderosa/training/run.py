@@ -12,7 +12,7 @@ from ponderosa.training.checkpoint import replacing
 
 
 class RunFolder:
-    """`config.yaml`, `metrics.csv`, `difficulty.csv`, `checkpoint/last.safetensors`, `checkpoint/best.safetensors`, `result.json`."""
+    """`config.yaml`, `metrics.csv`, `difficulty.csv`, `result.json`, and `checkpoint/` with last and best .safetensors."""
 
     def __init__(self, path: Path | str):
         self.path = Path(path)
