@@ -77,22 +77,26 @@ class Evaluation:
 
 def evaluate(
     net: Ponder, task: Task, *, split: Split = "test", examples: int = 10_000, batch_size: int = 1000, seed: int = 0,
-    rank: int = 0, ranks: int = 1,
+    depth: Tensor | None = None, rank: int = 0, ranks: int = 1,
 ) -> Evaluation:  # fmt: skip
     """Evaluate on the first `examples` of a split, with halted examples no longer computed.
 
+    `depth` plans the steps of each example's units `[examples, ...]`, for a halting that takes a plan.
     On several devices each evaluates its share of every batch.
     """
+    if depth is not None and ranks > 1:
+        raise ValueError("depths are planned for all examples: evaluate them on one device")
     like = next(net.parameters(), torch.empty(0))
     adaptive = net.halting.adaptive and net.halting.unit != "batch"  # a batch-level decision is one for all
     scores, steps, difficulties = [], [], []
     training = net.training
     net.eval()
     try:
-        for batch in batches(task, split, examples, batch_size, seed):
+        for index, batch in enumerate(batches(task, split, examples, batch_size, seed)):
             batch = to_like(share(batch, rank, ranks), like)
+            planned = None if depth is None else depth[index * batch_size :][: len(batch)].to(like.device)
             with torch.no_grad():
-                solution = net(batch.x, mask=batch.mask, key=batch.key)
+                solution = net(batch.x, mask=batch.mask, key=batch.key, depth=planned)
             scores.append(task.score(solution.output, batch.y))
             steps.append(example_steps(solution))
             difficulties.append(batch.difficulty)
