@@ -30,6 +30,8 @@ class SequenceEncoder(nn.Module):
         self.tokens, self.length = tokens, length
         self.embedding = nn.Embedding(tokens, size)
         self.positions = nn.Embedding(length, size) if positions == "learned" else None
+        for embedding in filter(None, (self.embedding, self.positions)):
+            nn.init.normal_(embedding.weight, std=0.02)  # small, so that Adam's steps are large beside them: far sooner learned
         self.register_buffer("waves", sinusoids(length, size) if positions == "sinusoidal" else None, persistent=False)
 
     def forward(self, x: Tensor) -> Tensor:

@@ -79,7 +79,10 @@ def finding(claim: str, ours: Iterable[float], theirs: Iterable[float], digits: 
 
 def probe(job: Job, recipe: Mapping[str, Any]) -> dict[str, Any]:
     """What a trained run does with other limits and with depths dealt at random; kept in its folder."""
-    path, asked = job.folder / "probes.json", {"limits": recipe["longer"], "examples": min(recipe["probe_examples"], job.examples)}
+    path, asked = (
+        job.folder / "probes.json",
+        {"limits": recipe["longer"], "examples": min(recipe["probe_examples"], job.examples)},
+    )
     if path.exists() and (kept := json.loads(path.read_text()))["asked"] == asked:
         return kept
     experiment = load(job.folder)

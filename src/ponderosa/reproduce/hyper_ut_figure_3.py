@@ -22,7 +22,9 @@ def jobs(recipe: Mapping[str, Any], root: Path) -> dict[str, list[Job]]:
 
 
 def outcome(recipe: Mapping[str, Any], groups: Mapping[str, list[Job]]) -> Outcome:
-    found = {name: [run | {"probe": probe(job, recipe)} for job, run in zip(group, results(group))] for name, group in groups.items()}
+    found = {
+        name: [run | {"probe": probe(job, recipe)} for job, run in zip(group, results(group))] for name, group in groups.items()
+    }
     rows, text, figures = [], [], {}
     for name in recipe["tasks"]:
         task, seen = build_task(recipe, name), of_task(found, name)
@@ -98,7 +100,9 @@ def allocation(seen: Mapping[str, Runs], far: range) -> list[str]:
         )  # fmt: skip
         if fair is not None and lost is not None:
             word = "follow" if fair[0] - fair[1] > 0.1 else "run against" if fair[0] + fair[1] < -0.1 else "do not follow"
-            said.append(f"{model}'s steps {word} hops (rank correlation {written(fair)}; dealt at random they lose {lost[0]:.2f})")
+            said.append(
+                f"{model}'s steps {word} hops (rank correlation {written(fair)}; dealt at random they lose {lost[0]:.2f})"
+            )
     return [f"{'; '.join(said)}."] if said else []
 
 

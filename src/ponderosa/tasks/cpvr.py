@@ -22,6 +22,7 @@ class CPVR(Task):
         values: the largest number under "modulus"; None for the plain task.
         train_hops: the most hops in training and validation.
         test_hops: the most hops in the test.
+        train_examples: in the training set, whose batches then come again; None for ever new ones.
 
     >>> task = CPVR(length=24)
     >>> batch = task.batch("train", 0, 4)
@@ -31,7 +32,10 @@ class CPVR(Task):
 
     criterion = staticmethod(nn.functional.cross_entropy)
 
-    def __init__(self, length: int = 24, values: int | None = None, train_hops: int = 4, test_hops: int = 9):
+    def __init__(
+        self, length: int = 24, values: int | None = None, train_hops: int = 4, test_hops: int = 9,
+        train_examples: int | None = None,
+    ):  # fmt: skip
         self.reachable = length if values is None else length - 1
         most = max(train_hops, test_hops)
         if min(train_hops, test_hops) < 1 or most > self.reachable - 1:
@@ -41,7 +45,7 @@ class CPVR(Task):
         if values is not None and values < length:
             raise ValueError(f"values={values}: at least the length, {length}, is needed, so that every position has a pointer")
         self.length, self.values, self.train_hops, self.test_hops = length, values, train_hops, test_hops
-        self.input_size = length
+        self.input_size, self.train_examples = length, train_examples
         self.tokens = (values or length) + 1
         self.output_size = length + 1
 
@@ -51,6 +55,8 @@ class CPVR(Task):
 
     def batch(self, split: Split, index: int, size: int, seed: int = 0) -> Batch:
         """Inputs `[size, length]` and answers `[size]`, whole numbers."""
+        if split == "train" and self.train_examples is not None:
+            index %= max(self.train_examples // size, 1)
         first = index * size
         hops = (torch.arange(first, first + size)) % (self.test_hops if split == "test" else self.train_hops) + 1
         x = self.sample(hops, generator(split, index, seed))
