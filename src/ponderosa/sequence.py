@@ -11,7 +11,8 @@ Place = Literal["query", "mean"]
 
 
 class SequenceEncoder(nn.Module):
-    """Token numbers `[batch, token]` as states `[batch, token, size]`: an embedding of the token, plus one of its position.
+    """Token numbers `[batch, token]` as states `[batch, token, size]`: an embedding of the token, plus one of its position,
+    normalised.
 
     Args:
         tokens: how many different tokens there are: numbers from 0 to tokens - 1.
@@ -32,6 +33,7 @@ class SequenceEncoder(nn.Module):
         self.positions = nn.Embedding(length, size) if positions == "learned" else None
         for embedding in filter(None, (self.embedding, self.positions)):
             nn.init.normal_(embedding.weight, std=0.02)  # small, so that Adam's steps are large beside them: far sooner learned
+        self.norm = nn.LayerNorm(size)
         self.register_buffer("waves", sinusoids(length, size) if positions == "sinusoidal" else None, persistent=False)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -41,7 +43,7 @@ class SequenceEncoder(nn.Module):
             h = h + self.positions.weight[: x.shape[1]]
         if self.waves is not None:
             h = h + self.waves[: x.shape[1]]
-        return h
+        return self.norm(h)
 
     def _check(self, x: Tensor) -> None:
         if x.ndim != 2 or x.is_floating_point():
