@@ -64,6 +64,7 @@ HALTINGS: dict[str, tuple[tuple[str, ...], Callable[[str], po.Halting]]] = {
     "lac-late": (EXAMPLE, lambda unit: po.LAC(min_steps=3, alpha=0.1, unit=unit)),
     "planned-number": (ALL, lambda unit: po.PlannedDepth(3, unit=unit)),
     "planned-function": (BOTH, lambda unit: po.PlannedDepth(token_plan if unit == "token" else plan, unit=unit)),
+    "random-depth": (EXAMPLE, lambda unit: po.RandomDepth(2, 5)),
     "confidence": (BOTH, lambda unit: po.ConfidenceExit(threshold=0.7, unit=unit)),
     "entropy": (BOTH, lambda unit: po.EntropyExit(threshold=0.6, unit=unit)),
     "patience": (BOTH, lambda unit: po.PatienceExit(patience=1, unit=unit)),
@@ -181,6 +182,7 @@ STEPS: dict[str, tuple[tuple[bool, ...], Callable[[], nn.Module]]] = {
     ),
     "transformer-film": ((TOKENS,), lambda: modulated(po.FiLM(hidden=2))),
     "transformer-latents": ((TOKENS,), lambda: modulated(po.Latents(count=3), layers=LIMIT, norm="post")),
+    "transformer-recall": ((TOKENS,), lambda: po.TransformerStep(SIZE, 2, mlp_size=5, norm="post", recall=True)),
 }
 """Name: the inputs it takes, `[batch, size]` or tokens, and how to build it."""
 

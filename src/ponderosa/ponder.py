@@ -51,7 +51,7 @@ class Ponder(nn.Module):
             raise TypeError(f"halting is {type(halting).__name__}: it must be a ponderosa Halting, as po.LAC()")
         self.step = as_step(step)
         self.halting = halting
-        self.max_steps = max_steps  # type: ignore[assignment]
+        self.max_steps = max_steps
         self.head = self._heads(head)
         self.encoder = encoder
         self.check_finite = check_finite

@@ -8,6 +8,8 @@ from torch import Tensor, nn
 
 Positions = Literal["learned", "sinusoidal", "none"]
 Place = Literal["query", "mean"]
+SCALE = 0.02
+"""The standard deviation of embeddings at the start: small beside Adam's steps, so that they are learned soon."""
 
 
 class SequenceEncoder(nn.Module):
@@ -32,16 +34,18 @@ class SequenceEncoder(nn.Module):
         self.embedding = nn.Embedding(tokens, size)
         self.positions = nn.Embedding(length, size) if positions == "learned" else None
         for embedding in filter(None, (self.embedding, self.positions)):
-            nn.init.normal_(embedding.weight, std=0.02)  # small, so that Adam's steps are large beside them: far sooner learned
+            nn.init.normal_(embedding.weight, std=SCALE)
         self.norm = nn.LayerNorm(size)
-        self.register_buffer("waves", sinusoids(length, size) if positions == "sinusoidal" else None, persistent=False)
+        self.register_buffer(
+            "waves", SCALE * 2**0.5 * sinusoids(length, size) if positions == "sinusoidal" else None, persistent=False
+        )
 
     def forward(self, x: Tensor) -> Tensor:
         self._check(x)
         h = self.embedding(x)
         if self.positions is not None:
             h = h + self.positions.weight[: x.shape[1]]
-        if self.waves is not None:
+        if isinstance(self.waves, Tensor):
             h = h + self.waves[: x.shape[1]]
         return self.norm(h)
 

@@ -70,7 +70,8 @@ def reproduce(options: Namespace, command: str) -> dict[str, Any]:
     out.mkdir(parents=True, exist_ok=True)
     for name, figure in outcome.figures.items():
         save_png(figure, out / f"{options.name}-{name}.png")
-    text = outcome.text if not changes else f"{outcome.text} (Not the recipe's own size: {changes}.)"
+    gap = "\n\n" if "\n" in outcome.text else " "
+    text = outcome.text if not changes else f"{outcome.text}{gap}(Not the recipe's own size: {changes}.)"
     found = {
         "name": options.name, "about": RESULTS[options.name], "command": command, "changes": changes, "text": text,
         "columns": outcome.columns, "rows": outcome.rows, "figures": sorted(f"{options.name}-{n}.png" for n in outcome.figures),

@@ -5,7 +5,7 @@ import math
 import statistics
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from ponderosa.measure.probes import dealt, think_longer
 from ponderosa.reproduce.recipe import expand
@@ -54,17 +54,29 @@ def average(run: Mapping[str, Any], hops: Iterable[int], key: str = "accuracy") 
     return statistics.fmean(rows[number] for number in hops)
 
 
-def over_seeds(values: Iterable[float | None]) -> tuple[float, float] | None:
-    """The mean and the standard deviation (0 for one seed); None where no seed has a value."""
+class Spread(NamedTuple):
+    """A quantity over seeds: its mean, its standard deviation (0 for one seed), and how many seeds there are."""
+
+    mean: float
+    deviation: float
+    seeds: int
+
+    def __format__(self, digits: str) -> str:
+        """ "0.95 ± 0.01", with as many digits as asked for; one seed has no spread."""
+        spread = f" ± {self.deviation:.{digits}f}" if self.seeds > 1 else ""
+        return f"{self.mean:.{digits}f}{spread}"
+
+
+def over_seeds(values: Iterable[float | None]) -> Spread | None:
+    """The spread of the seeds that have a value; None where none has."""
     known = [value for value in values if value is not None]
     if not known:
         return None
-    return statistics.fmean(known), statistics.stdev(known) if len(known) > 1 else 0.0
+    return Spread(statistics.fmean(known), statistics.stdev(known) if len(known) > 1 else 0.0, len(known))
 
 
-def written(pair: tuple[float, float] | None, digits: int = 2) -> str | None:
-    """ "0.95 ± 0.01"."""
-    return None if pair is None else f"{pair[0]:.{digits}f} ± {pair[1]:.{digits}f}"
+def written(spread: Spread | None, digits: int = 2) -> str | None:
+    return None if spread is None else format(spread, str(digits))
 
 
 def finding(claim: str, ours: Iterable[float], theirs: Iterable[float], digits: int = 2) -> str:
@@ -72,9 +84,11 @@ def finding(claim: str, ours: Iterable[float], theirs: Iterable[float], digits: 
     a, b = over_seeds(ours), over_seeds(theirs)
     if a is None or b is None:
         return f"{claim}: not trained here."
-    margin = math.hypot(a[1], b[1])
-    holds = "holds" if a[0] - b[0] > margin else "does not hold" if b[0] - a[0] > margin else "open, within the spread"
-    return f"{claim}: {holds} ({written(a, digits)} against {written(b, digits)})."
+    margin = math.hypot(a.deviation, b.deviation)
+    gap = a.mean - b.mean
+    holds = "holds" if gap > margin else "does not hold" if -gap > margin else "open, within the spread over seeds"
+    alone = ", one seed" if min(a.seeds, b.seeds) == 1 else ""
+    return f"{claim}: {holds} ({written(a, digits)} against {written(b, digits)}{alone})."
 
 
 def probe(job: Job, recipe: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """Hyper-UT, figure 3: accuracy and depth by hops, in and out of distribution, and what the allocation of steps is worth."""
 
+import statistics
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,8 @@ def outcome(recipe: Mapping[str, Any], groups: Mapping[str, list[Job]]) -> Outco
     found = {
         name: [run | {"probe": probe(job, recipe)} for job, run in zip(group, results(group))] for name, group in groups.items()
     }
-    rows, text, figures = [], [], {}
+    rows: list[dict[str, Any]] = []
+    text, figures = [], dict[str, Any]()
     for name in recipe["tasks"]:
         task, seen = build_task(recipe, name), of_task(found, name)
         if not seen:
@@ -41,7 +43,7 @@ def outcome(recipe: Mapping[str, Any], groups: Mapping[str, list[Job]]) -> Outco
         **{str(h): f"{h} hops" for h in far}, "steps_near": "steps, 1-4 hops", "steps_far": "steps, 5+ hops", "limit": "limit",
         "fairness": "rank correlation of steps and hops", "dealt": "5+ hops, steps dealt at random",
     }  # fmt: skip
-    return Outcome(rows, columns, " ".join(text), figures)
+    return Outcome(rows, columns, "\n\n".join(text), figures)
 
 
 def row(task: str, model: str, runs: Runs, near: range, far: range) -> dict[str, Any]:
@@ -67,16 +69,18 @@ def reading(task: str, seen: Mapping[str, Runs], guess: Mapping[str, Any], near:
     def beyond(model: str) -> list[float]:
         return [average(run, far) for run in seen.get(model, [])]
 
-    parts = [
+    about = (
         f"On {task}, accuracy on {far[0]} to {far[-1]} hops after training on {near[0]} to {near[-1]} (a guess reaches "
-        f"{average(guess, far):.2f}):",
+        f"{average(guess, far):.2f}):\n"
+    )
+    parts = [
         finding("sharing parameters beats not sharing them (T32 PS against T32)", beyond("T32 PS"), beyond("T32")),
         finding("ACT and sharing beat sharing alone (UT against T32 PS)", beyond("UT"), beyond("T32 PS")),
         *(finding(f"modularity adds accuracy ({model} against UT)", beyond(model), beyond("UT")) for model in MODULAR),
         finding("width adds accuracy (UT Wide against UT)", beyond("UT Wide"), beyond("UT")),
         *steps_saved(seen, near, far), *allocation(seen, far), best(task, seen, far),
     ]  # fmt: skip
-    return " ".join(part for part in parts if part)
+    return "\n".join([about, *(f"- {part}" for part in parts if part)])
 
 
 def steps_saved(seen: Mapping[str, Runs], near: range, far: range) -> list[str]:
@@ -84,7 +88,7 @@ def steps_saved(seen: Mapping[str, Runs], near: range, far: range) -> list[str]:
     said = []
     for model, runs in seen.items():
         steps = over_seeds(average(run, [*near, *far], "steps") for run in runs)
-        if runs[0]["fairness"] is not None and steps is not None:
+        if steps is not None and runs[0]["probe"]["dealt"]:
             said.append(f"{model} {written(steps, 1)} of {runs[0]['max_steps']}")
     return [f"Mean steps with ACT: {', '.join(said)}."] if said else []
 
@@ -95,15 +99,14 @@ def allocation(seen: Mapping[str, Runs], far: range) -> list[str]:
     for model, runs in seen.items():
         fair = over_seeds(run["fairness"] for run in runs)
         lost = over_seeds(
-            average({"by_difficulty": run["by_difficulty"]}, far) - average(run["probe"]["dealt"], far)
+            average(run, far) - average(run["probe"]["dealt"], far)
             for run in runs if run["probe"]["dealt"]
         )  # fmt: skip
         if fair is not None and lost is not None:
-            word = "follow" if fair[0] - fair[1] > 0.1 else "run against" if fair[0] + fair[1] < -0.1 else "do not follow"
-            said.append(
-                f"{model}'s steps {word} hops (rank correlation {written(fair)}; dealt at random they lose {lost[0]:.2f})"
-            )
-    return [f"{'; '.join(said)}."] if said else []
+            word = "follow" if fair.mean - fair.deviation > 0.1 else "do not follow"
+            worth = f"dealt at random, accuracy falls by {written(lost)}"
+            said.append(f"{model}'s steps {word} hops: rank correlation {written(fair)}; {worth}.")
+    return said
 
 
 def best(task: str, seen: Mapping[str, Runs], far: range) -> str:
@@ -112,12 +115,13 @@ def best(task: str, seen: Mapping[str, Runs], far: range) -> str:
     for model, runs in seen.items():
         for at, longer in enumerate(runs[0]["probe"]["longer"]):
             rows = [run["probe"]["longer"][at] for run in runs]
-            tried.append((over_seeds(average(row, far) for row in rows), model, longer["max_steps"], rows))
+            mean = statistics.fmean(average(row, far) for row in rows)
+            tried.append((mean, model, longer["max_steps"], rows))
     if not tried:
         return ""
-    _, model, limit, rows = max(tried, key=lambda one: one[0] or (0.0, 0.0))
+    _, model, limit, rows = max(tried, key=lambda one: one[0])
     shown = ", ".join(f"{written(over_seeds(average(row, [hops]) for row in rows))} on {hops}" for hops in far)
-    return f"Best of all limits tried is {model} with at most {limit} steps: {shown} hops."
+    return f"The best on {task}, of all models and limits on steps, is {model} with at most {limit}: {shown} hops."
 
 
 def draw(recipe: Mapping[str, Any], seen: Mapping[str, Runs], guess: dict[str, Any], near: range, far: range) -> dict[str, Any]:

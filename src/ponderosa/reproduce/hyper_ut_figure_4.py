@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from ponderosa.reproduce import hyper_ut
-from ponderosa.reproduce.hyper_ut import Runs, of_task, over_seeds
+from ponderosa.reproduce.hyper_ut import Runs, Spread, of_task, over_seeds
 from ponderosa.reproduce.recipe import Outcome, results
 from ponderosa.training.jobs import Job
 
@@ -37,23 +37,21 @@ def hops_of(runs: Runs) -> list[int]:
     return sorted({int(row["difficulty"]) for row in runs[0]["curriculum"]})
 
 
-def curve(runs: Runs, hops: int) -> list[tuple[float, tuple[float, float]]]:
+def curve(runs: Runs, hops: int) -> list[tuple[float, Spread]]:
     """Batch and accuracy, mean and spread over the seeds that got so far."""
     by_batch: dict[float, list[float]] = {}
     for run in runs:
         for row in run["curriculum"]:
             if row["difficulty"] == hops:
                 by_batch.setdefault(row["batch"], []).append(row["accuracy"])
-    return [(batch, over_seeds(values) or (0.0, 0.0)) for batch, values in sorted(by_batch.items())]
+    return [(batch, spread) for batch, values in sorted(by_batch.items()) if (spread := over_seeds(values))]
 
 
 def reached(runs: Runs, task: str, model: str, hops: int) -> dict[str, Any]:
     """The first batch at which the mean over seeds reaches each level, if it does."""
     points = curve(runs, hops)
-    first = {
-        f"at_{level}": next((int(batch) for batch, (mean, _) in points if mean >= level), None) for level in LEVELS
-    }  # fmt: skip
-    return {"task": task, "model": model, "hops": hops, **first, "last": f"{points[-1][1][0]:.3f} ± {points[-1][1][1]:.3f}"}
+    first = {f"at_{a}": next((int(batch) for batch, seen in points if seen.mean >= a), None) for a in LEVELS}
+    return {"task": task, "model": model, "hops": hops, **first, "last": f"{points[-1][1]:3}"}
 
 
 def order(task: str, model: str, learned: list[dict[str, Any]]) -> str:

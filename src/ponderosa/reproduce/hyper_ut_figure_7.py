@@ -28,7 +28,7 @@ def outcome(recipe: Mapping[str, Any], groups: Mapping[str, list[Job]]) -> Outco
         for model, runs in seen.items():
             accuracy = {str(h): written(over_seeds(average(run, [h]) for run in runs)) for h in hops}
             rows.append({"task": name, "model": model, "layers": runs[0]["max_steps"], "seeds": len(runs), **accuracy})
-        rows.append({"task": name, "model": "guessing", **{str(h): written((average(guess, [h]), 0.0)) for h in hops}})
+        rows.append({"task": name, "model": "guessing", **{str(h): f"{average(guess, [h]):.2f}" for h in hops}})
         far = range(task.train_hops + 1, task.test_hops + 1)
         shallow, *deeper = seen
         claims = (

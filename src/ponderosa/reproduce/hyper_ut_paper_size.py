@@ -60,8 +60,12 @@ def one_step(options: Mapping[str, Any], examples: int) -> dict[str, Any]:
     seconds = time.perf_counter() - started
     if not all(bool(p.isfinite().all()) for p in net.parameters()):
         raise FloatingPointError("the training step left weights that are not finite")
-    block = net.step.layers[0]  # type: ignore[index]
-    sizes = {"hidden": net.step.size, "mlp": mlp_size(options), "layers": net.max_steps, "heads": block.heads}
+    sizes = {
+        "hidden": net.step.size,
+        "mlp": mlp_size(options),
+        "layers": net.max_steps,
+        "heads": options["step"]["init_args"]["heads"],
+    }
     return {
         "parameters": count(net), "per_step": count(net.step) // (1 if net.step.tied else net.max_steps),
         "shape": shape(sizes), "loss": round(loss.item(), 3), "seconds": round(seconds, 1), "steps": round(steps.item(), 1),

@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from ponderosa.measure.figure import INK, legend, looks, panels, style
+from ponderosa.measure.figure import INK, Look, legend, looks, panels, style
 from ponderosa.measure.plots import percent_axis, whole_numbers
-from ponderosa.reproduce.hyper_ut import Runs, average, over_seeds
+from ponderosa.reproduce.hyper_ut import Runs, Spread, average, over_seeds
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -51,7 +51,7 @@ def longer(seen: Mapping[str, Runs], far: range) -> "Figure":
 
 
 @style()
-def over_training(curves: Mapping[int, list[tuple[float, tuple[float, float]]]], title: str) -> "Figure":
+def over_training(curves: Mapping[int, list[tuple[float, Spread]]], title: str) -> "Figure":
     """Accuracy over the batches of training, a line for each number of hops."""
     figure, (axis,) = panels(title, height=2.8)
     entries = looks([{"name": f"{hops} hop{'s' if hops > 1 else ''}"} for hops in curves])
@@ -63,9 +63,9 @@ def over_training(curves: Mapping[int, list[tuple[float, tuple[float, float]]]],
     return figure
 
 
-def _band(axis: "Axes", xs: list[Any], points: list[Any], look: Any) -> None:
+def _band(axis: "Axes", xs: list[Any], points: list[Any], look: Look) -> None:
     """A line through the means, and a band one standard deviation wide on either side."""
-    means, deviations = [mean for mean, _ in points], [deviation for _, deviation in points]
+    means, deviations = [point.mean for point in points], [point.deviation for point in points]
     axis.plot(xs, means, color=look.color, marker=look.marker, linestyle=look.dash, markersize=4)
     low, high = ([m + sign * d for m, d in zip(means, deviations)] for sign in (-1, 1))
     axis.fill_between(xs, low, high, color=look.color, alpha=0.15, linewidth=0)

@@ -46,7 +46,8 @@ class CPVR(Task):
             raise ValueError(f"values={values}: at least the length, {length}, is needed, so that every position has a pointer")
         self.length, self.values, self.train_hops, self.test_hops = length, values, train_hops, test_hops
         self.input_size, self.train_examples = length, train_examples
-        self.tokens = (values or length) + 1
+        self.largest = values or length
+        self.tokens = self.largest + 1
         self.output_size = length + 1
 
     def read(self, numbers: Tensor) -> Tensor:
@@ -65,7 +66,7 @@ class CPVR(Task):
     def sample(self, hops: Tensor, random: torch.Generator) -> Tensor:
         """Random sequences `[batch, length]` of exactly `hops` `[batch]` hops."""
         batch, most = len(hops), int(hops.max()) if len(hops) else 0
-        x = torch.randint(1, self.tokens, (batch, self.length), generator=random)
+        x = torch.randint(1, self.largest + 1, (batch, self.length), generator=random)
         chain = self._chain(hops, most, random)
         here, target = chain[:, :-1], chain[:, 1:]
         onward = self._numbers(target.clamp_max(self.length), random)

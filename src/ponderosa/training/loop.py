@@ -131,8 +131,13 @@ class Trainer:
 
     def _whole(self, seen: Evaluation) -> Evaluation:
         """What all devices have seen together."""
-        parts = (self.fabric.all_gather(part).flatten() for part in (seen.score, seen.steps, seen.difficulty))
-        return Evaluation(*parts, seen.max_steps, seen.adaptive)
+        score, steps, difficulty = (self._gather(part) for part in (seen.score, seen.steps, seen.difficulty))
+        return Evaluation(score, steps, difficulty, seen.max_steps, seen.adaptive)
+
+    def _gather(self, values: Tensor) -> Tensor:
+        gathered = self.fabric.all_gather(values)
+        assert isinstance(gathered, Tensor)
+        return gathered.flatten()
 
     def _open_log(self, path: Path, columns: list[str]) -> MetricsLog | None:
         return MetricsLog(path, columns, self.progress.batch) if self.fabric.is_global_zero else None
