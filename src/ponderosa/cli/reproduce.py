@@ -62,9 +62,11 @@ def reproduce(options: Namespace, command: str) -> dict[str, Any]:
     if options.train and groups:
         train_all(seed_by_seed(groups), at_once=options.at_once, progress=options.progress)
     else:
-        groups = {name: [job for job in group if job.done_with()] for name, group in groups.items()}
-        missing = sum(len(group) for group in module.jobs(recipe, root).values()) - sum(map(len, groups.values()))
-        changes = ", ".join(filter(None, [changes, f"{missing} runs are still missing" if missing else ""]))
+        there = {name: [job for job in group if job.done_with()] for name, group in groups.items()}
+        missing = sum(map(len, groups.values())) - sum(map(len, there.values()))
+        if missing and not (getattr(module, "shows_part", False) and any(there.values())):
+            raise ValueError(f"{missing} runs are not trained yet in {root}: leave --train out, and they will be")
+        groups, changes = there, ", ".join(filter(None, [changes, f"{missing} runs are still missing" if missing else ""]))
     outcome = module.outcome(recipe, groups)
     out = Path(options.out or root)
     out.mkdir(parents=True, exist_ok=True)

@@ -18,6 +18,9 @@ PICTURES = {
 MODULAR = ("UT+FiLM", "UPT", "Hyper-UT")
 
 
+shows_part = True  # also of runs that are still in training
+
+
 def jobs(recipe: Mapping[str, Any], root: Path) -> dict[str, list[Job]]:
     return hyper_ut.jobs(recipe, root)
 

@@ -13,6 +13,9 @@ LEVELS = (0.5, 0.9)
 """Accuracies: a number of hops counts as learned to one of them at the first validation that reaches it."""
 
 
+shows_part = True  # also of runs that are still in training
+
+
 def jobs(recipe: Mapping[str, Any], root: Path) -> dict[str, list[Job]]:
     return hyper_ut.jobs(recipe, root)
 

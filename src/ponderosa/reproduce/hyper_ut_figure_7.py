@@ -10,6 +10,9 @@ from ponderosa.reproduce.recipe import Outcome, results
 from ponderosa.training.jobs import Job
 
 
+shows_part = True  # also of runs that are still in training
+
+
 def jobs(recipe: Mapping[str, Any], root: Path) -> dict[str, list[Job]]:
     return hyper_ut.jobs(recipe, root)
 
