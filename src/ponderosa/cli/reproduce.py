@@ -79,7 +79,7 @@ def reproduce(options: Namespace, command: str) -> dict[str, Any]:
         "columns": outcome.columns, "rows": outcome.rows, "figures": sorted(f"{options.name}-{n}.png" for n in outcome.figures),
         "environment": environment(), "recipe": recipe,
         "runs": {name: [slim(run) for run in results(group)] for name, group in groups.items()},
-        "folder": str(out),
+        "data": outcome.data, "folder": str(out),
     }  # fmt: skip
     save_json(str(out / f"{options.name}.json"), found)
     save_json(options.json, found)

@@ -46,7 +46,8 @@ def outcome(recipe: Mapping[str, Any], groups: Mapping[str, list[Job]]) -> Outco
         **{str(h): f"{h} hops" for h in far}, "steps_near": "steps, 1-4 hops", "steps_far": "steps, 5+ hops", "limit": "limit",
         "fairness": "rank correlation of steps and hops", "dealt": "5+ hops, steps dealt at random",
     }  # fmt: skip
-    return Outcome(rows, columns, "\n\n".join(text), figures)
+    probes = {name: [run["probe"] for run in runs] for name, runs in found.items() if runs}
+    return Outcome(rows, columns, "\n\n".join(text), figures, {"probes": probes})
 
 
 def row(task: str, model: str, runs: Runs, near: range, far: range) -> dict[str, Any]:

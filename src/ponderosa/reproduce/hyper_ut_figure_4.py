@@ -25,15 +25,16 @@ def outcome(recipe: Mapping[str, Any], groups: Mapping[str, list[Job]]) -> Outco
 
     found = {name: results(group) for name, group in groups.items()}
     rows: list[dict[str, Any]] = []
-    text, figures = [], {}
+    text, figures, curves = [], dict[str, Any](), dict[str, Any]()
     for task in recipe["tasks"]:
         for model, runs in of_task(found, task).items():
             learned = [reached(runs, task, model, hops) for hops in hops_of(runs)]
             rows += learned
             text.append(order(task, model, learned))
-            figures[f"{task}-{model}"] = over_training({h: curve(runs, h) for h in hops_of(runs)}, f"{model} on {task}")
+            curves[f"{task}: {model}"] = {h: curve(runs, h) for h in hops_of(runs)}
+            figures[f"{task}-{model}"] = over_training(curves[f"{task}: {model}"], f"{model} on {task}")
     columns = {"task": "task", "model": "model", "hops": "hops"} | {f"at_{a}": f"batches to accuracy {a}" for a in LEVELS}
-    return Outcome(rows, columns | {"last": "accuracy in the end"}, " ".join(text), figures)
+    return Outcome(rows, columns | {"last": "accuracy in the end"}, " ".join(text), figures, {"curves": curves})
 
 
 def hops_of(runs: Runs) -> list[int]:

@@ -9,7 +9,6 @@ from ponderosa.reproduce.hyper_ut import average, build_task, finding, guessing,
 from ponderosa.reproduce.recipe import Outcome, results
 from ponderosa.training.jobs import Job
 
-
 shows_part = True  # also of runs that are still in training
 
 

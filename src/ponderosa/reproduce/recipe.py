@@ -3,7 +3,7 @@
 import json
 import statistics
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,8 @@ class Outcome:
     text: str
     figures: dict[str, Any]
     """matplotlib figures by file name."""
+    data: dict[str, Any] = field(default_factory=dict)
+    """Further numbers that the pictures show, for the result file."""
 
 
 def read_recipe(name: str) -> dict[str, Any]:
