@@ -106,11 +106,16 @@ def test_a_task_of_sequences_and_thinking_longer(tmp_path):
     assert done.returncode == 0, done.stderr
     levels = [line.split(",")[1] for line in (run / "difficulty.csv").read_text().splitlines()[1:]]
     assert levels == ["1", "2", "3", "4"]
-    seen = call("evaluate", run, "--examples", "60", "--max_steps", "7", "--json", tmp_path / "evaluate.json")
+    seen = call(
+        "evaluate", run, "--examples", "60", "--max_steps", "7", "--limits", "[1,9]", "--json", tmp_path / "evaluate.json"
+    )
     assert seen.returncode == 0, seen.stderr
+    assert "accuracy with other limits" in seen.stdout
     found = json.loads((tmp_path / "evaluate.json").read_text())
     assert found["max_steps"] == len(found["histogram"]) == 7
     assert [row["difficulty"] for row in found["by_difficulty"]] == [1, 2, 3, 4, 5, 6]
+    assert [row["max_steps"] for row in found["longer"]] == [1, 9]
+    assert found["longer"][0]["mean_steps"] == 1
 
 
 SIZES = ["--seeds", "1", "--batches", "1", "--examples", "50", "--progress", "false"]
