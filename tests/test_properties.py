@@ -144,7 +144,7 @@ def by_hand(net: po.Ponder, batch: Batch, garbage: float) -> tuple[Tensor, Tenso
         after = step.advance(context, state, n, **told)
         kept = state if halting.unit == "token" else tree_map(lambda s: torch.full_like(s, garbage), state)
         state = tree_map(lambda new, old, d=done: torch.where(over_units(d, new), old, new), after, kept)
-        output = answer(net.head, step.read(state), n) if halting.reads_output else None
+        output = answer(net.head, step.read(state), n, batch.mask) if halting.reads_output else None
         share, stops, memory = halting.update(torch.full(shape, n), step.read(state), output, memory)
         stops = stops | (n == LIMIT)
         weight = torch.where(done, 0.0, torch.where(stops, 1 - spent, 0.0 if share is None else share))
@@ -154,7 +154,11 @@ def by_hand(net: po.Ponder, batch: Batch, garbage: float) -> tuple[Tensor, Tenso
         answered.append(None if output is None else over_units(weight, output) * output)
     total = [sum(parts) for parts in zip(*weighed)]
     read = next(i for i, s in enumerate(leaves(state)) if s is step.read(state))
-    chosen = sum(answered) if halting.reads_output and halting.trains_every_step else last_answer(net.head, total[read], steps)
+    chosen = (
+        sum(answered)
+        if halting.reads_output and halting.trains_every_step
+        else last_answer(net.head, total[read], steps, batch.mask)
+    )
     return torch.stack(weights), steps, total, chosen
 
 
@@ -182,7 +186,7 @@ def test_scan_is_update_folded(pair: Pair, drawn: tuple[int, int, int], training
         halting = net.train(training).halting
         units = po.Units(batch.mask.shape if pair.unit == "token" else torch.Size([len(batch)]), batch.x, batch.mask)
         states = torch.randn(LIMIT, *leaves(batch.x)[0].shape[:-1], SIZE, dtype=torch.float64)
-        outputs = torch.stack([answer(net.head, s, 1) for s in states])
+        outputs = torch.stack([answer(net.head, s, 1, batch.mask) for s in states])
         folded, dones, memory = [], [], halting.begin(states[0], units)
         for n, (state, output) in enumerate(zip(states, outputs), start=1):
             share, done, memory = halting.update(n, state, output, memory)

@@ -65,6 +65,7 @@ HALTINGS: dict[str, tuple[tuple[str, ...], Callable[[str], po.Halting]]] = {
     "lac-late": (EXAMPLE, lambda unit: po.LAC(min_steps=3, alpha=0.1, unit=unit)),
     "planned-number": (ALL, lambda unit: po.PlannedDepth(3, unit=unit)),
     "planned-function": (BOTH, lambda unit: po.PlannedDepth(token_plan if unit == "token" else plan, unit=unit)),
+    "random-depth": (EXAMPLE, lambda unit: po.RandomDepth(2, 5)),
     "confidence": (BOTH, lambda unit: po.ConfidenceExit(threshold=0.7, unit=unit)),
     "entropy": (BOTH, lambda unit: po.EntropyExit(threshold=0.6, unit=unit)),
     "patience": (BOTH, lambda unit: po.PatienceExit(patience=1, unit=unit)),
@@ -143,13 +144,6 @@ class Tokens(nn.Module):
         return x["tokens"]
 
 
-class First(nn.Module):
-    """Reads an example's first token, as a classification token is read."""
-
-    def forward(self, state: Tensor) -> Tensor:
-        return state[:, 0]
-
-
 def stack() -> po.Stack:
     return po.Stack([nn.Sequential(nn.Linear(SIZE, SIZE), nn.Tanh()) for _ in range(LIMIT)], size=SIZE)
 
@@ -189,6 +183,7 @@ STEPS: dict[str, tuple[tuple[bool, ...], Callable[[], nn.Module]]] = {
     ),
     "transformer-film": ((TOKENS,), lambda: modulated(po.FiLM(hidden=2))),
     "transformer-latents": ((TOKENS,), lambda: modulated(po.Latents(count=3), layers=LIMIT, norm="post")),
+    "transformer-recall": ((TOKENS,), lambda: po.TransformerStep(SIZE, 2, mlp_size=5, norm="post", recall=True)),
 }
 """Name: the inputs it takes, `[batch, size]` or tokens, and how to build it."""
 
@@ -221,7 +216,9 @@ class Pair:
             encoder = nn.Sequential(*([encoder] if encoder else []), nn.Linear(INPUT, SIZE))
         head: nn.Module = nn.Linear(SIZE, CLASSES)
         if tokens and self.unit != "token" and self.exits:
-            head = nn.Sequential(First(), head)
+            head = po.ReadOut(SIZE, CLASSES, place="mean")
+        elif tokens and self.unit == "example" and self.step == "transformer-tied":
+            head = po.ReadOut(SIZE, CLASSES, place="query")
         net = po.Ponder(STEPS[self.step][1](), build_halting(self), head=head, max_steps=LIMIT, encoder=encoder).double()
         for parameter in net.parameters():
             nn.init.normal_(parameter, std=0.9)

@@ -20,9 +20,11 @@ if TYPE_CHECKING:
         PatienceExit,
         PlannedDepth,
         PonderNet,
+        RandomDepth,
         Units,
     )
     from ponderosa.ponder import Ponder
+    from ponderosa.sequence import ReadOut, SequenceEncoder
     from ponderosa.solution import Solution
     from ponderosa.steps import (
         CellStep,
@@ -44,7 +46,8 @@ __version__ = "0.1.0"
 __all__ = [
     "ACT", "LAC", "Answer", "AnyOf", "Bounded", "CellStep", "ConfidenceExit", "EntropyExit", "FiLM", "Fixed", "GRUStep",
     "Halting", "HyperModules", "Latents", "MLPStep", "Modulation", "PatienceExit", "PlannedDepth", "Ponder", "PonderNet",
-    "Request", "Solution", "Stack", "Step", "Stream", "TokenStep", "TransformerStep", "Units", "functional",
+    "RandomDepth", "ReadOut", "Request", "SequenceEncoder", "Solution", "Stack", "Step", "Stream", "TokenStep",
+    "TransformerStep", "Units", "functional",
 ]  # fmt: skip
 
 
@@ -54,7 +57,7 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'ponderosa' has no attribute {name!r}")
     if name == "functional":
         return importlib.import_module("ponderosa.functional")
-    for home in ("halting", "steps", "ponder", "solution", "stream"):
+    for home in ("halting", "steps", "ponder", "sequence", "solution", "stream"):
         module = importlib.import_module(f"ponderosa.{home}")
         if hasattr(module, name):
             globals()[name] = getattr(module, name)

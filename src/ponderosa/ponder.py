@@ -51,7 +51,7 @@ class Ponder(nn.Module):
             raise TypeError(f"halting is {type(halting).__name__}: it must be a ponderosa Halting, as po.LAC()")
         self.step = as_step(step)
         self.halting = halting
-        self.max_steps = self._limit(max_steps)
+        self.max_steps = max_steps
         self.head = self._heads(head)
         self.encoder = encoder
         self.check_finite = check_finite
@@ -62,6 +62,15 @@ class Ponder(nn.Module):
                     f"{type(part).__name__} reads the state with a learned layer, but {type(step).__name__} does not say "
                     f"how large its state is: write {type(part).__name__}(size=...)"
                 )
+
+    @property
+    def max_steps(self) -> int:
+        """The limit. It may be set to another: to think longer than in training, where a step is repeated, or shorter."""
+        return self._max_steps
+
+    @max_steps.setter
+    def max_steps(self, given: int | None) -> None:
+        self._max_steps = self._limit(given)
 
     def forward(
         self, x: Tree, *, state: Tree | None = None, mask: Tensor | None = None, key: Tensor | None = None,

@@ -63,3 +63,24 @@ def test_pvr() -> None:
 def test_what_does_not_fit_is_refused(given: dict) -> None:
     with pytest.raises(ValueError, match=r"hops fit in|at least the length"):
         CPVR(**given)
+
+
+def test_positions_are_uniform_whatever_else_is_in_the_batch() -> None:
+    """The chain of an example with few hops is drawn like that of one with many."""
+    batch = CPVR(24).batch("test", 0, 9 * 23_000)
+    for hops in (1, 9):
+        x = batch.x[batch.difficulty == hops]
+        reached = torch.zeros(len(x), 25)
+        here = torch.ones(len(x), dtype=torch.long)
+        for _ in range(hops):
+            here = x.gather(1, here[:, None] - 1)[:, 0]
+            reached[torch.arange(len(x)), here] = 1
+        assert (reached[:, 2:].sum(0) / (1000 * hops) - 1).abs().max() < 0.15
+
+
+def test_guesses_are_right_where_they_must_be() -> None:
+    task = CPVR(6, train_hops=2, test_hops=2)
+    x = torch.tensor([[3, 5, 2, 1, 6, 4], [4, 1, 1, 3, 1, 1]])
+    assert task.guesses(x)["the last position"].tolist() == [4, 1]
+    assert task.guesses(x)["the last dead end"].tolist() == [4, 3]  # 6 is pointed to by 5; of the second only 4 is
+    assert task.guesses(x)["the commonest answer"].tolist() == [1, 1]

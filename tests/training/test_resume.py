@@ -11,7 +11,7 @@ from safetensors.torch import load_file
 
 from tests.training.conftest import environment, metrics, train, train_command
 
-OPTIONS = ("--halting", "PonderNet", "--batches", "1000")
+OPTIONS = ("--halting", "PonderNet", "--batches", "1000", "--schedule", "cosine", "--warmup", "30")
 
 
 def same_weights(one, other):
@@ -47,6 +47,7 @@ def test_ten_kills_change_nothing(tmp_path):
     assert done.returncode == 0, done.stderr
     assert kills == 10
     assert metrics(killed) == metrics(whole)
+    assert (killed / "difficulty.csv").read_text() == (whole / "difficulty.csv").read_text()
     for name in ("last", "best"):
         assert same_weights(killed / "checkpoint" / f"{name}.safetensors", whole / "checkpoint" / f"{name}.safetensors")
     ours, theirs = (json.loads((r / "result.json").read_text()) for r in (killed, whole))

@@ -11,7 +11,7 @@ from ponderosa.measure.environment import environment
 from ponderosa.measure.plots import save_png
 from ponderosa.measure.table import markdown, table
 from ponderosa.reproduce import RESULTS
-from ponderosa.reproduce.recipe import read_recipe, results
+from ponderosa.reproduce.recipe import read_recipe, results, seed_by_seed
 from ponderosa.training.experiment import Help
 from ponderosa.training.jobs import train_all
 
@@ -21,6 +21,8 @@ Trains what its recipe says (what is trained already is kept, what was interrupt
 the paper's. The folder gets NAME.json, NAME.md and the pictures.
 
   {results}
+
+With --recipe the same figure is made at another size: `ponderosa reproduce hyper-ut-figure-3 --recipe hyper-ut-paper-size`.
 """
 
 
@@ -32,6 +34,8 @@ def main(argv: list[str]) -> None:
     parser.add_argument("name", nargs="?", help="which one; without a name they are listed")
     parser.add_argument("--folder", type=str | None, default=None, help="the folder, by default runs/reproduce/NAME")
     parser.add_argument("--out", type=str | None, default=None, help="where NAME.json, NAME.md and pictures go, if not there")
+    parser.add_argument("--recipe", type=str | None, default=None, help="another recipe: a name, or a .yaml file of your own")
+    parser.add_argument("--train", type=bool, default=True, help="whether to train what is missing, or show what is there")
     parser.add_argument("--seeds", type=int | None, default=None, help="how many seeds, if not the recipe's")
     parser.add_argument("--batches", type=int | None, default=None, help="the most batches per run, if not the recipe's")
     parser.add_argument("--examples", type=int | None, default=None, help="test examples, if not the recipe's")
@@ -52,22 +56,30 @@ def main(argv: list[str]) -> None:
 def reproduce(options: Namespace, command: str) -> dict[str, Any]:
     """Train, collect, draw and write."""
     module = importlib.import_module(f"ponderosa.reproduce.{options.name.replace('-', '_')}")
-    recipe, changes = changed(read_recipe(options.name), options)
-    root = Path(options.folder or f"runs/reproduce/{options.name}")
+    recipe, changes = changed(read_recipe(options.recipe or options.name), options)
+    root = Path(options.folder or f"runs/reproduce/{recipe.get('folder', options.recipe or options.name)}")
     groups = module.jobs(recipe, root)
-    train_all([job for group in groups.values() for job in group], at_once=options.at_once, progress=options.progress)
+    if options.train and groups:
+        train_all(seed_by_seed(groups), at_once=options.at_once, progress=options.progress)
+    else:
+        there = {name: [job for job in group if job.done_with()] for name, group in groups.items()}
+        missing = sum(map(len, groups.values())) - sum(map(len, there.values()))
+        if missing and not (getattr(module, "shows_part", False) and any(there.values())):
+            raise ValueError(f"{missing} runs are not trained yet in {root}: leave --train out, and they will be")
+        groups, changes = there, ", ".join(filter(None, [changes, f"{missing} runs are still missing" if missing else ""]))
     outcome = module.outcome(recipe, groups)
     out = Path(options.out or root)
     out.mkdir(parents=True, exist_ok=True)
     for name, figure in outcome.figures.items():
         save_png(figure, out / f"{options.name}-{name}.png")
-    text = outcome.text if not changes else f"{outcome.text} (Not the recipe's own size: {changes}.)"
+    gap = "\n\n" if "\n" in outcome.text else " "
+    text = outcome.text if not changes else f"{outcome.text}{gap}(Not the recipe's own size: {changes}.)"
     found = {
         "name": options.name, "about": RESULTS[options.name], "command": command, "changes": changes, "text": text,
         "columns": outcome.columns, "rows": outcome.rows, "figures": sorted(f"{options.name}-{n}.png" for n in outcome.figures),
         "environment": environment(), "recipe": recipe,
         "runs": {name: [slim(run) for run in results(group)] for name, group in groups.items()},
-        "folder": str(out),
+        "data": outcome.data, "folder": str(out),
     }  # fmt: skip
     save_json(str(out / f"{options.name}.json"), found)
     save_json(options.json, found)
@@ -85,13 +97,13 @@ def changed(recipe: dict[str, Any], options: Namespace) -> tuple[dict[str, Any],
         common["batches"] = options.batches
     if options.examples is not None:
         recipe["examples"] = options.examples
-    said = {name: options[name] for name in ("seeds", "batches", "examples") if options[name] is not None}
+    said = {name: options[name] for name in ("recipe", "seeds", "batches", "examples") if options[name] is not None}
     return recipe, ", ".join(f"{name} {value}" for name, value in said.items())
 
 
 def slim(run: dict[str, Any]) -> dict[str, Any]:
     """A run without its training curve, which stays in its folder."""
-    return {key: value for key, value in run.items() if key not in ("curve", "environment", "command", "folder")}
+    return {key: value for key, value in run.items() if key not in ("curve", "curriculum", "environment", "command", "folder")}
 
 
 def page(found: dict[str, Any]) -> str:

@@ -41,7 +41,7 @@ def solution(step: Step, head: nn.Module | None, parts: Parts, units: Units, max
         state = tree_map(lambda s: torch.where(over_units(real, s), s, 0.0), state)
     read = step.read(state)
     weights = _last(steps, max_steps, read) if parts.weights is None else parts.weights.movedim(-1, 0)
-    output = last_answer(head, read, steps) if parts.output is None else parts.output
+    output = last_answer(head, read, steps, units.mask) if parts.output is None else parts.output
     return Solution(output, weights, steps, state, None, units.mask)
 
 

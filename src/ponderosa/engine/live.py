@@ -50,6 +50,7 @@ class Live:
             "rows": rows, "context": self.step.prepare(x, units.mask), "state": state,
             "memory": self.halting.begin(read, units), "alive": alive.to(read.device),
             "mask": None if self.per_token else real_tokens(self.step, read, units.mask),
+            "head_mask": units.mask if self.halting.reads_output else None,
             "steps": torch.zeros(units.shape, dtype=torch.long, device=read.device),
             "taken": torch.zeros_like(rows), "ended": torch.zeros_like(rows, dtype=torch.bool) if self.per_token else None,
         }  # fmt: skip
@@ -84,7 +85,7 @@ class Live:
             carried["state"] = state
             return None
         read = self.step.read(state)
-        output = answer(self.head, read, n) if self.halting.reads_output else None
+        output = answer(self.head, read, n, carried["head_mask"]) if self.halting.reads_output else None
         taken, n = n, n[:, None] if self.per_token and isinstance(n, Tensor) else n
         share, done, memory = self.halting.update(n, read, output, carried["memory"])
         carried["state"], carried["memory"] = state, memory  # only now: an error leaves all as it was

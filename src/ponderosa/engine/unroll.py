@@ -28,12 +28,12 @@ def unroll(
         if whole and (every_step or halting.unit != "token"):
             states = _advance(step, context, state, first, max_steps)
         elif hasattr(step, "unroll") and halting.unit != "token":
-            stop = _Look(step, halting, head, memory, ledger)
+            stop = _Look(step, halting, head, memory, ledger, units.mask)
             states = _advance(step, context, state, first, max_steps - ledger.n, stop)
         else:
             states = frozen(ledger.alive, _step(step, context, state, first, ledger.alive), state)
         reads = step.read(states)
-        answered = answers(head, reads, first) if every_step or halting.reads_output else None
+        answered = answers(head, reads, first, units.mask) if every_step or halting.reads_output else None
         shares, dones, memory = halting.scan(first, reads, answered, memory)
         weights.append(ledger.settle(shares, dones, memory.get("left")))
         weighed = _weigh(weights[-1], states, weighed)
@@ -45,7 +45,7 @@ def unroll(
     if all_outputs is not None and halting.trains_every_step:
         output = _weigh_answers(all_weights[: len(all_outputs)], all_outputs)
     else:
-        output = last_answer(head, step.read(weighed), ledger.steps)
+        output = last_answer(head, step.read(weighed), ledger.steps, units.mask)
     return Solution(
         output, all_weights, ledger.steps, weighed, all_outputs if every_step else None, units.mask,
         distribution=every_step and not halting.reads_output,
@@ -55,14 +55,16 @@ def unroll(
 class _Look:
     """Says whether everyone has halted, by the states of the latest steps: ahead of the ledger, without gradients."""
 
-    def __init__(self, step: Step, halting: Halting, head: nn.Module | None, memory: Memory, ledger: Ledger):
-        self.step, self.halting, self.head = step, halting, head
+    def __init__(
+        self, step: Step, halting: Halting, head: nn.Module | None, memory: Memory, ledger: Ledger, mask: Tensor | None
+    ):
+        self.step, self.halting, self.head, self.mask = step, halting, head, mask
         self.memory, self.alive, self.n = memory, ledger.alive, ledger.n
 
     @torch.no_grad()
     def __call__(self, states: Tree) -> bool:
         reads = self.step.read(states)
-        answered = answers(self.head, reads, self.n + 1) if self.halting.reads_output else None
+        answered = answers(self.head, reads, self.n + 1, self.mask) if self.halting.reads_output else None
         _, dones, self.memory = self.halting.scan(self.n + 1, reads, answered, self.memory)
         self.n += len(dones)
         self.alive = self.alive & ~dones.any(0)

@@ -8,8 +8,9 @@ from ponderosa.halting.fixed import Fixed
 from ponderosa.halting.lac import LAC
 from ponderosa.halting.planned import PlannedDepth
 from ponderosa.halting.pondernet import PonderNet
+from ponderosa.halting.random_depth import RandomDepth
 
 __all__ = [
     "ACT", "LAC", "AnyOf", "Bounded", "ConfidenceExit", "EntropyExit", "Fixed",
-    "Halting", "PatienceExit", "PlannedDepth", "PonderNet", "Units",
+    "Halting", "PatienceExit", "PlannedDepth", "PonderNet", "RandomDepth", "Units",
 ]  # fmt: skip

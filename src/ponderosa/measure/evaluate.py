@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ponderosa.measure.ranks import rank_correlation
 from ponderosa.ponder import Ponder
 from ponderosa.solution import Solution
 from ponderosa.tasks.base import Batch, Split, Task
@@ -42,6 +43,10 @@ class Evaluation:
             })  # fmt: skip
         return rows
 
+    def fairness(self) -> float | None:
+        """How steps follow difficulty: their rank correlation, or None where all examples take equally many steps."""
+        return rank_correlation(self.steps, self.difficulty)
+
     def histogram(self) -> list[float]:
         """The share of examples that halted at step 1, 2, ..., max_steps."""
         counts = torch.bincount(self.steps.round().long() - 1, minlength=self.max_steps)
@@ -66,28 +71,32 @@ class Evaluation:
         return {
             "accuracy": self.accuracy, "mean_steps": self.mean_steps, "max_steps": self.max_steps,
             "examples": len(self.score), "by_difficulty": self.by_difficulty(), "histogram": self.histogram(),
-            "collapse": self.collapse(),
+            "collapse": self.collapse(), "fairness": self.fairness(),
         }  # fmt: skip
 
 
 def evaluate(
     net: Ponder, task: Task, *, split: Split = "test", examples: int = 10_000, batch_size: int = 1000, seed: int = 0,
-    rank: int = 0, ranks: int = 1,
+    depth: Tensor | None = None, rank: int = 0, ranks: int = 1,
 ) -> Evaluation:  # fmt: skip
     """Evaluate on the first `examples` of a split, with halted examples no longer computed.
 
+    `depth` plans the steps of each example's units `[examples, ...]`, for a halting that takes a plan.
     On several devices each evaluates its share of every batch.
     """
+    if depth is not None and ranks > 1:
+        raise ValueError("depths are planned for all examples: evaluate them on one device")
     like = next(net.parameters(), torch.empty(0))
     adaptive = net.halting.adaptive and net.halting.unit != "batch"  # a batch-level decision is one for all
     scores, steps, difficulties = [], [], []
     training = net.training
     net.eval()
     try:
-        for batch in batches(task, split, examples, batch_size, seed):
+        for index, batch in enumerate(batches(task, split, examples, batch_size, seed)):
             batch = to_like(share(batch, rank, ranks), like)
+            planned = None if depth is None else depth[index * batch_size :][: len(batch)].to(like.device)
             with torch.no_grad():
-                solution = net(batch.x, mask=batch.mask, key=batch.key)
+                solution = net(batch.x, mask=batch.mask, key=batch.key, depth=planned)
             scores.append(task.score(solution.output, batch.y))
             steps.append(example_steps(solution))
             difficulties.append(batch.difficulty)

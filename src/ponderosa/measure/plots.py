@@ -33,7 +33,7 @@ def training_curves(runs: Sequence[Run]) -> "Figure":
         accuracy.plot(*_series(curve, "batch", "accuracy"), look.dash, color=look.color, alpha=0.35 if validation[0] else 1)
         accuracy.plot(*validation, look.dash, color=look.color)
         steps.plot(*_series(curve, "batch", "steps"), look.dash, color=look.color)
-    _percent_axis(accuracy)
+    percent_axis(accuracy)
     _steps_axis(steps)
     _batches_axis(steps)
     legend(figure, entries)
@@ -50,9 +50,9 @@ def steps_by_difficulty(runs: Sequence[Run]) -> "Figure":
         steps.plot(*_series(records, "difficulty", "steps"), **_line(look))
         accuracy.plot(*_series(records, "difficulty", "accuracy"), **_line(look))
     _steps_axis(steps)
-    _percent_axis(accuracy)
+    percent_axis(accuracy)
     accuracy.set_xlabel("Difficulty")
-    _whole_numbers(accuracy)
+    whole_numbers(accuracy)
     legend(figure, entries)
     return figure
 
@@ -67,7 +67,7 @@ def halting_distribution(runs: Sequence[Run], prior: Sequence[float] | None = No
         axis.set_title(f"peak {percent(max(shares, default=None))}", loc="right", fontweight="normal", fontsize=9)
         axis.set_yticks([])
     axes[-1].set_xlabel("Step at which the example halted")
-    _whole_numbers(axes[-1])
+    whole_numbers(axes[-1])
     return figure
 
 
@@ -85,7 +85,7 @@ def frontier(runs: Sequence[Run]) -> "Figure":
     deepest = max((finite(run.get("max_steps")) or finite(run.get("mean_steps")) or 1.0 for run in runs), default=1.0)
     axis.set_xlim(0, 1.04 * deepest)
     axis.set_xlabel("Mean steps (fewer is faster)")
-    _percent_axis(axis)
+    percent_axis(axis)
     legend(figure, entries)
     return figure
 
@@ -97,9 +97,9 @@ def distribution_against_prior(steps_share: Sequence[float], prior: Sequence[flo
     _bars_and_prior(axis, _shares(steps_share), prior, PALETTE[0])
     axis.legend()
     axis.set_xlabel("Step")
-    _percent_axis(axis)
+    percent_axis(axis)
     axis.set_ylim(bottom=0)
-    _whole_numbers(axis)
+    whole_numbers(axis)
     return figure
 
 
@@ -134,7 +134,7 @@ def sweep(
         error = (spread or {}).get(key)
         axis.errorbar(xs, values, yerr=error, fmt="o-", color=color, capsize=3, elinewidth=1)
         if "accuracy" in key.casefold():
-            _percent_axis(axis)
+            percent_axis(axis)
     if min(xs) > 0 and max(xs) / min(xs) >= 50:
         axes[-1].set_xscale("log")
         axes[-1].xaxis.set_major_formatter("{x:g}")
@@ -181,7 +181,7 @@ def _unbeaten(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]
     return best
 
 
-def _percent_axis(axis: "Axes") -> None:
+def percent_axis(axis: "Axes") -> None:
     """Percentages, with no room for what is above 100."""
     low, high = axis.dataLim.intervaly if math.isfinite(axis.dataLim.y0) else (0.0, 1.0)
     span = max(high - low, 0.02)
@@ -200,7 +200,7 @@ def _batches_axis(axis: "Axes") -> None:
     axis.set_xlabel("Batch")
 
 
-def _whole_numbers(axis: "Axes") -> None:
+def whole_numbers(axis: "Axes") -> None:
     """Ticks at whole steps and difficulties only; names, where difficulties are named, stay."""
     from matplotlib.ticker import AutoLocator, MaxNLocator
 

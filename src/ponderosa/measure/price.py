@@ -132,8 +132,8 @@ class Prices:
         packs = net.halting.unit == "token" or real_tokens(net.step, read, mask) is not None
         numbers = range(1, limit + 1)
         self.steps = [_step_price(net.step, context, state, n, packs) for n in (numbers[:1] if net.step.tied else numbers)]
-        self.heads = [price(partial(_answer, net.head, n), read) for n in (numbers if self._own_heads else numbers[:1])]
-        output = answer(net.head, read, 1) if net.halting.reads_output else None
+        self.heads = [price(partial(_answer, net.head, n), read, mask) for n in (numbers if self._own_heads else numbers[:1])]
+        output = answer(net.head, read, 1, mask) if net.halting.reads_output else None
         self.update = price(partial(net.halting.update, 1), read, output, memory)
 
     def _start(self, x: Tree, given: dict[str, Tree]) -> tuple[Tree, Tree, Memory]:
@@ -176,8 +176,8 @@ def _of_step(prices: Sequence[P], n: int) -> P:
     return prices[n - 1 if len(prices) > 1 else 0]
 
 
-def _answer(head: nn.Module | None, n: int, state: Tensor) -> Tensor:
-    return answer(head, state, n)
+def _answer(head: nn.Module | None, n: int, state: Tensor, mask: Tensor | None) -> Tensor:
+    return answer(head, state, n, mask)
 
 
 def _step_price(step: Step, context: Tree, state: Tree, n: int, packs: bool) -> StepPrice:

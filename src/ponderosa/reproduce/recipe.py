@@ -3,7 +3,7 @@
 import json
 import statistics
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -23,11 +23,24 @@ class Outcome:
     text: str
     figures: dict[str, Any]
     """matplotlib figures by file name."""
+    data: dict[str, Any] = field(default_factory=dict)
+    """Further numbers that the pictures show, for the result file."""
 
 
 def read_recipe(name: str) -> dict[str, Any]:
-    """The recipe of a result, from the files that come with the package."""
-    return yaml.safe_load(resources.files("ponderosa.recipes").joinpath(f"{name}.yaml").read_text())
+    """A recipe from the files that come with the package, or from a file of one's own (a path that ends in .yaml).
+
+    One that `extends` another has all that it does not say from there, and shares its trained runs.
+    """
+    own = Path(name)
+    file = own if own.suffix == ".yaml" else resources.files("ponderosa.recipes").joinpath(f"{name}.yaml")
+    if not file.is_file():
+        raise FileNotFoundError(
+            f"there is no recipe {name}: give the path of a .yaml file, or a name that comes with the package"
+        )
+    recipe = yaml.safe_load(file.read_text())
+    base = recipe.pop("extends", None)
+    return recipe if base is None else {"folder": base, **read_recipe(base), **recipe}
 
 
 def expand(recipe: Mapping[str, Any], runs: Mapping[str, Mapping[str, Any]], root: Path) -> dict[str, list[Job]]:
@@ -49,6 +62,12 @@ def folder_name(name: str) -> str:
 
 def results(jobs: Iterable[Job]) -> list[dict[str, Any]]:
     return [json.loads(job.run.result.read_text()) for job in jobs]
+
+
+def seed_by_seed(groups: Mapping[str, list[Job]]) -> list[Job]:
+    """All jobs in an order that shows everything early: the first seed of every run before the second of any."""
+    most = max(map(len, groups.values()), default=0)
+    return [group[seed] for seed in range(most) for group in groups.values() if seed < len(group)]
 
 
 def spread(found: list[dict[str, Any]], key: str) -> tuple[float, float]:

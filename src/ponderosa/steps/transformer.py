@@ -25,31 +25,33 @@ class TokenStep(Step):
             train with the same choice.
         signal: an embedding of the step's number that is added to what a repeated layer sees, `[steps, size]`.
         hyper: generates weights for the layers, which then take its plan for the step's examples as their last argument.
+        recall: whether the input is added to what the layer sees at every step, and h_0 is zero; if not, the input is h_0.
+            What is seen again cannot be forgotten, however many steps there are.
     """
 
     def __init__(
         self, layers: nn.Module | Sequence[nn.Module], *, size: int, frozen_kv: bool = False,
-        signal: nn.Embedding | None = None, hyper: HyperNetwork | None = None,
+        signal: nn.Embedding | None = None, hyper: HyperNetwork | None = None, recall: bool = False,
     ):  # fmt: skip
         super().__init__()
         self.tied = isinstance(layers, nn.Module) and not isinstance(layers, nn.ModuleList)
         self.layers = nn.ModuleList([layers] if self.tied else layers)  # type: ignore[list-item, arg-type]
-        self.size, self.frozen_kv, self.signal, self.hyper = size, frozen_kv, signal, hyper
+        self.size, self.frozen_kv, self.signal, self.hyper, self.recall = size, frozen_kv, signal, hyper, recall
         self.max_steps = signal.num_embeddings if signal else None if self.tied else len(self.layers)
 
     def layer(self, n: int | Tensor) -> Layer:
         return self.layers[0 if self.tied else int(n) - 1]  # type: ignore[return-value]
 
     def initial_state(self, x: Tensor) -> Tensor:
-        return x
+        return torch.zeros_like(x) if self.recall else x
 
     def prepare(self, x: Tree, mask: Tensor | None = None) -> Tree:
         real = torch.ones(x.shape[:2], dtype=torch.bool, device=x.device) if mask is None else mask
-        return {"mask": mask, "real": real, "changed": real}
+        return {"mask": mask, "real": real, "changed": real, "input": x if self.recall else None}
 
     def advance(self, context: Tree, state: Tensor, n: int | Tensor, active: Tensor | None = None) -> Tensor:
         """All tokens, padded. With frozen keys and values `active` `[batch, token]` must say who has not halted."""
-        layer, h = self.layer(n), self._signalled(state, n)
+        layer, h = self.layer(n), self._seen(context, state, n)
         if self.hyper is not None:
             layer = Planned(layer, self.hyper.plan(h, context["mask"]))
         keys_values = layer.keys_values(h)
@@ -61,7 +63,7 @@ class TokenStep(Step):
 
     def advance_packed(self, context: Tree, state: Tensor, n: int | Tensor, active: Tokens) -> Tensor:
         """Only the `active` tokens, packed; the others keep their state. Equals `advance`, frozen."""
-        h, shown = self._signalled(state, n), _shown(context, active)
+        h, shown = self._seen(context, state, n), _shown(context, active)
         asking, showing = self._planned(self.layer(n), h, context["mask"], active, shown)
         seen, keys_values = active.pack(h), self._keys_values(context, showing, h, active, shown)
         attended = attend_packed(asking.queries(seen), keys_values, asking.heads, active.counts, shown.counts)
@@ -104,7 +106,10 @@ class TokenStep(Step):
         """Whether keys and values depend on the token's state alone, not on the step or on other tokens."""
         return self.tied and self.signal is None and self.hyper is None
 
-    def _signalled(self, state: Tensor, n: int | Tensor) -> Tensor:
+    def _seen(self, context: Tree, state: Tensor, n: int | Tensor) -> Tensor:
+        """What the layer sees: the state, with the input and the step's signal where there are any."""
+        if self.recall:
+            state = state + context["input"]
         if self.signal is None:
             return state
         number = torch.as_tensor(n, device=state.device) - 1
@@ -129,12 +134,13 @@ class TransformerStep(TokenStep):
         frozen_kv: whether a halted token keeps the keys and values of its last layer (see `TokenStep`).
         step_signal: for a repeated layer, up to how many steps each has a learned signal of its own; 0 for none.
         modulation: `FiLM`, `Latents`, `HyperModules`, or your own: what makes a repeated layer another at each step.
+        recall: whether every step sees the input again (see `TokenStep`).
     """
 
     def __init__(
         self, size: int, heads: int, *, layers: int | None = None, mlp_size: int | None = None,
         norm: Literal["pre", "post"] = "pre", dropout: float = 0.0, frozen_kv: bool = False, step_signal: int = 0,
-        modulation: Modulation | None = None,
+        modulation: Modulation | None = None, recall: bool = False,
     ):  # fmt: skip
         if layers is not None and (layers < 1 or step_signal):
             raise ValueError(
@@ -147,7 +153,9 @@ class TransformerStep(TokenStep):
         ]
         signal = nn.Embedding(step_signal, size) if step_signal else None
         hyper = modulation.network(shapes(size, mlp_size or 4 * size))
-        super().__init__(blocks if layers else blocks[0], size=size, frozen_kv=frozen_kv, signal=signal, hyper=hyper)
+        super().__init__(
+            blocks if layers else blocks[0], size=size, frozen_kv=frozen_kv, signal=signal, hyper=hyper, recall=recall
+        )
 
 
 def _shown(context: Tree, active: Tokens) -> Tokens:

@@ -108,7 +108,8 @@ class Traffic:
     def _answers(self, parts: Parts) -> list[Answer]:
         """The head's answers for examples that have ended, without their padding."""
         net = self.net
-        found = solution(net.step, net.head, parts, Units(parts.steps.shape), net.max_steps)
+        units = Units(parts.steps.shape, mask=self._mask(parts))
+        found = solution(net.step, net.head, parts, units, net.max_steps)
         finite = torch.isfinite(found.output).flatten(1).all(1).tolist()
         per_token = found.output.ndim > 2 and found.output.shape[:2] == net.step.read(found.state).shape[:2]
         answers = []
@@ -120,3 +121,11 @@ class Traffic:
             output, steps = found.output[i], found.steps[i]
             answers.append(Answer(number, output[:end] if per_token else output, steps[:end] if steps.ndim else steps))
         return answers
+
+    def _mask(self, parts: Parts) -> Tensor | None:
+        """True for what is not padding `[batch, token]`, or None where requests have no tokens."""
+        read = self.net.step.read(parts.state)
+        if not self.tokens or read.ndim < 3:
+            return None
+        lengths = torch.tensor([self.lengths[number] for number in parts.rows.tolist()], device=read.device)
+        return torch.arange(read.shape[1], device=read.device) < lengths[:, None]

@@ -36,6 +36,11 @@ class Task(ABC):
     """
 
     input_size: int
+    """Of the input vector."""
+    tokens: int | None = None
+    """How many different tokens there are, where the input is a sequence of their numbers `[batch, token]`."""
+    length: int
+    """Of the input: of the longest sequence."""
     output_size: int
     criterion: Callable[..., Tensor]
 

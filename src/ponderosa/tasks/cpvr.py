@@ -22,6 +22,7 @@ class CPVR(Task):
         values: the largest number under "modulus"; None for the plain task.
         train_hops: the most hops in training and validation.
         test_hops: the most hops in the test.
+        train_examples: in the training set, whose batches then come again; None for ever new ones.
 
     >>> task = CPVR(length=24)
     >>> batch = task.batch("train", 0, 4)
@@ -31,7 +32,10 @@ class CPVR(Task):
 
     criterion = staticmethod(nn.functional.cross_entropy)
 
-    def __init__(self, length: int = 24, values: int | None = None, train_hops: int = 4, test_hops: int = 9):
+    def __init__(
+        self, length: int = 24, values: int | None = None, train_hops: int = 4, test_hops: int = 9,
+        train_examples: int | None = None,
+    ):  # fmt: skip
         self.reachable = length if values is None else length - 1
         most = max(train_hops, test_hops)
         if min(train_hops, test_hops) < 1 or most > self.reachable - 1:
@@ -41,7 +45,9 @@ class CPVR(Task):
         if values is not None and values < length:
             raise ValueError(f"values={values}: at least the length, {length}, is needed, so that every position has a pointer")
         self.length, self.values, self.train_hops, self.test_hops = length, values, train_hops, test_hops
-        self.input_size = (values or length) + 1
+        self.input_size, self.train_examples = length, train_examples
+        self.largest = values or length
+        self.tokens = self.largest + 1
         self.output_size = length + 1
 
     def read(self, numbers: Tensor) -> Tensor:
@@ -50,6 +56,8 @@ class CPVR(Task):
 
     def batch(self, split: Split, index: int, size: int, seed: int = 0) -> Batch:
         """Inputs `[size, length]` and answers `[size]`, whole numbers."""
+        if split == "train" and self.train_examples is not None:
+            index %= max(self.train_examples // size, 1)
         first = index * size
         hops = (torch.arange(first, first + size)) % (self.test_hops if split == "test" else self.train_hops) + 1
         x = self.sample(hops, generator(split, index, seed))
@@ -58,7 +66,7 @@ class CPVR(Task):
     def sample(self, hops: Tensor, random: torch.Generator) -> Tensor:
         """Random sequences `[batch, length]` of exactly `hops` `[batch]` hops."""
         batch, most = len(hops), int(hops.max()) if len(hops) else 0
-        x = torch.randint(1, self.input_size, (batch, self.length), generator=random)
+        x = torch.randint(1, self.largest + 1, (batch, self.length), generator=random)
         chain = self._chain(hops, most, random)
         here, target = chain[:, :-1], chain[:, 1:]
         onward = self._numbers(target.clamp_max(self.length), random)
@@ -77,7 +85,8 @@ class CPVR(Task):
 
     def _chain(self, hops: Tensor, most: int, random: torch.Generator) -> Tensor:
         """The positions of each chain in order `[batch, most + 1]`: 1, then random ones; beyond its end, length + 1."""
-        picked = torch.rand(len(hops), self.reachable - 1, generator=random).topk(most, sorted=False).indices + 2
+        # in the order of the random numbers: the first few of an unsorted topk would be far from uniform
+        picked = torch.rand(len(hops), self.reachable - 1, generator=random).topk(most).indices + 2
         picked = torch.where(torch.arange(most) < hops[:, None], picked, self.length + 1).sort(1).values
         return torch.cat([torch.ones(len(hops), 1, dtype=torch.long), picked], 1)
 
@@ -99,6 +108,24 @@ class CPVR(Task):
                 return pointer[:, 0]
             here = torch.maximum(here, pointer)
 
+    def guesses(self, x: Tensor) -> dict[str, Tensor]:
+        """Answers `[batch]` by what can be seen without following a chain: what a network must beat.
+
+        - "the commonest answer": the value that any chain is likeliest to end with, whatever the input.
+        - "the last position": what is said at the last position that a chain can reach, where long chains end most often.
+        - "the last dead end": what is said at the last position that some earlier one points to and that does not point
+          forward itself.
+        """
+        said, places = self.read(x), torch.arange(1, self.length + 1)
+        pointed = ((said[:, :, None] == places) & (places[:, None] < places)).any(1)
+        dead_end = pointed & (said <= places)
+        last = torch.where(dead_end, places, 1).amax(1, keepdim=True)
+        lowest = 1 - self._lowest_is_0  # a chain that ends at position p says any value up to p, so the lowest is commonest
+        return {
+            "the commonest answer": torch.full((len(x),), lowest), "the last position": said[:, self.reachable - 1],
+            "the last dead end": said.gather(1, last - 1)[:, 0],
+        }  # fmt: skip
+
     def score(self, output: Tensor, target: Tensor) -> Tensor:
         return (output.argmax(-1) == target).to(output.dtype)
 
@@ -111,7 +138,8 @@ class PVR(Task):
     def __init__(self, length: int = 24):
         if length < 2:
             raise ValueError(f"length={length}: a pointer and a value at least")
-        self.length, self.input_size, self.output_size = length, length + 1, length + 1
+        self.length = self.input_size = length
+        self.tokens = self.output_size = length + 1
 
     def batch(self, split: Split, index: int, size: int, seed: int = 0) -> Batch:
         random = generator(split, index, seed)

@@ -13,6 +13,7 @@ from torch import nn
 from ponderosa.halting import Fixed
 from ponderosa.halting.base import Halting
 from ponderosa.ponder import Ponder
+from ponderosa.sequence import Place, Positions, ReadOut, SequenceEncoder
 from ponderosa.steps import GRUStep
 from ponderosa.steps.base import Step
 from ponderosa.tasks.base import Task
@@ -51,6 +52,8 @@ def experiment_parser(halting: bool = True, **options: Any) -> ArgumentParser:
         help="what is repeated: a step's name, or your own's dotted path",
     )  # fmt: skip
     parser.add_argument("--max_steps", type=int, default=10, help="the most steps an example may take")
+    parser.add_argument("--positions", type=Positions, default="learned", help="of the tokens, where the task has sequences")
+    parser.add_argument("--read_out", type=Place, default="query", help="the token that answers, where the task has sequences")
     parser.add_class_arguments(Settings)
     parser.link_arguments("task", "step.init_args.input_size", compute_fn=lambda task: task.input_size, apply_on="instantiate")
     return parser
@@ -63,18 +66,32 @@ def build(config: Namespace, parser: ArgumentParser) -> Experiment:
     settings = Settings(**{f.name: made[f.name] for f in fields(Settings)})
     if made.step.size is None:
         raise ValueError(f"{type(made.step).__name__} does not say how large its state is: give it an attribute `size`")
-    head = nn.Linear(made.step.size, made.task.output_size)
-    return Experiment(made.task, Ponder(made.step, made.halting, head=head, max_steps=made.max_steps), settings)
+    encoder, head = ends(made.task, made.step.size, made.positions, made.read_out)
+    net = Ponder(made.step, made.halting, head=head, max_steps=made.max_steps, encoder=encoder)
+    return Experiment(made.task, net, settings)
 
 
-def load(folder: Path | str) -> Experiment:
-    """The experiment of a run's folder, with the weights that did best on the validation set."""
+def ends(task: Task, size: int, positions: Positions, read_out: Place) -> tuple[nn.Module | None, nn.Module]:
+    """What stands in front of the first step and behind the last: vectors need no encoder, sequences of tokens do."""
+    if task.tokens is None:
+        return None, nn.Linear(size, task.output_size)
+    encoder = SequenceEncoder(task.tokens, task.length, size, positions=positions)
+    return encoder, ReadOut(size, task.output_size, place=read_out)
+
+
+def load(folder: Path | str, *, max_steps: int | None = None) -> Experiment:
+    """The experiment of a run's folder, with the weights that did best on the validation set.
+
+    `max_steps` lets it think longer than in training, or shorter.
+    """
     run = RunFolder(folder)
     if not run.config.is_file():
         raise FileNotFoundError(f"{run.path} is not a run: it has no config.yaml. `ponderosa train` makes one")
     parser = experiment_parser()
     experiment = build(parser.parse_path(run.config), parser)
     load_checkpoint(run.weights, experiment.net)
+    if max_steps is not None:
+        experiment.net.max_steps = max_steps
     return experiment
 
 

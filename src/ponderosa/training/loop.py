@@ -4,6 +4,7 @@ import contextlib
 import os
 import sys
 import time
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -45,7 +46,8 @@ class Trainer:
         self.progress = load_checkpoint(folder.last, net, self.optimizer) if folder.last.exists() else Progress()
         if self.progress.batch:
             self._say(f"resuming {folder.path} after batch {self.progress.batch}")
-        self.log = self._open_log()
+        self.log = self._open_log(folder.metrics, ["batch", *self.names, "validation_accuracy", "validation_steps", "seconds"])
+        self.by_difficulty = self._open_log(folder.by_difficulty, ["batch", "difficulty", "examples", "accuracy", "steps"])
 
     def run(self) -> Progress:
         settings, progress = self.settings, self.progress
@@ -76,6 +78,8 @@ class Trainer:
         _seed(fabric.device, settings.seed, index, fabric.global_rank)
         batch = self.task.batch("train", index, settings.batch_size, settings.seed)
         batch = to_like(share(batch, fabric.global_rank, fabric.world_size), next(self.net.parameters()))
+        for group in self.optimizer.param_groups:
+            group["lr"] = settings.rate(index)
         loss, values = self.objective(batch)
         self.optimizer.zero_grad()
         fabric.backward(loss)
@@ -92,13 +96,17 @@ class Trainer:
             self.net, self.task, split="validation", examples=settings.evaluate_examples, batch_size=1000 // ranks * ranks,
             rank=rank, ranks=ranks,
         )  # fmt: skip
-        accuracy, steps = self._mean(torch.tensor([seen.accuracy, seen.mean_steps]))
+        seen = self._whole(seen)
+        accuracy, steps = seen.accuracy, seen.mean_steps
         progress.since_best = 0 if accuracy > progress.best else progress.since_best + 1
         progress.best = max(progress.best, accuracy)
         progress.finished = accuracy >= settings.stop_at or 0 < settings.patience <= progress.since_best
         if progress.since_best == 0:
             self._save(self.folder.best)
         self._warn_of_collapse(seen)
+        if self.by_difficulty is not None:
+            for row in seen.by_difficulty():
+                self.by_difficulty.write({"batch": progress.batch, **row})
         return {"validation_accuracy": accuracy, "validation_steps": steps}
 
     def _record(self, row: dict[str, float]) -> None:
@@ -121,9 +129,18 @@ class Trainer:
         assert isinstance(reduced, Tensor)
         return reduced.tolist()
 
-    def _open_log(self) -> MetricsLog | None:
-        columns = ["batch", *self.names, "validation_accuracy", "validation_steps", "seconds"]
-        return MetricsLog(self.folder.metrics, columns, self.progress.batch) if self.fabric.is_global_zero else None
+    def _whole(self, seen: Evaluation) -> Evaluation:
+        """What all devices have seen together."""
+        score, steps, difficulty = (self._gather(part) for part in (seen.score, seen.steps, seen.difficulty))
+        return Evaluation(score, steps, difficulty, seen.max_steps, seen.adaptive)
+
+    def _gather(self, values: Tensor) -> Tensor:
+        gathered = self.fabric.all_gather(values)
+        assert isinstance(gathered, Tensor)
+        return gathered.flatten()
+
+    def _open_log(self, path: Path, columns: list[str]) -> MetricsLog | None:
+        return MetricsLog(path, columns, self.progress.batch) if self.fabric.is_global_zero else None
 
     def _bar(self) -> Any:
         from tqdm import tqdm

@@ -35,5 +35,5 @@ def result(experiment: Experiment, folder: RunFolder, progress: Progress, **opti
         **measure(experiment, **options),
         "parameters": sum(p.numel() for p in net.parameters()),
         "batches": progress.batch, "train_seconds": progress.seconds, "threads": torch.get_num_threads(),
-        "folder": str(folder.path), "curve": folder.curve(),
+        "folder": str(folder.path), "curve": folder.curve(), "curriculum": folder.curriculum(),
     }  # fmt: skip

@@ -12,12 +12,13 @@ from ponderosa.training.checkpoint import replacing
 
 
 class RunFolder:
-    """`config.yaml`, `metrics.csv`, `checkpoint/last.safetensors`, `checkpoint/best.safetensors`, `result.json`."""
+    """`config.yaml`, `metrics.csv`, `difficulty.csv`, `result.json`, and `checkpoint/` with last and best .safetensors."""
 
     def __init__(self, path: Path | str):
         self.path = Path(path)
         self.config = self.path / "config.yaml"
         self.metrics = self.path / "metrics.csv"
+        self.by_difficulty = self.path / "difficulty.csv"
         self.last = self.path / "checkpoint" / "last.safetensors"
         self.best = self.path / "checkpoint" / "best.safetensors"
         self.result = self.path / "result.json"
@@ -29,10 +30,11 @@ class RunFolder:
 
     def curve(self) -> list[dict[str, float]]:
         """The rows of metrics.csv; empty cells are left out."""
-        if not self.metrics.exists():
-            return []
-        with self.metrics.open(newline="") as file:
-            return [{k: float(v) for k, v in row.items() if v} for row in csv.DictReader(file)]
+        return _rows(self.metrics)
+
+    def curriculum(self) -> list[dict[str, float]]:
+        """The rows of difficulty.csv: what each validation found, by difficulty."""
+        return _rows(self.by_difficulty)
 
     @contextlib.contextmanager
     def alone(self) -> Iterator[None]:
@@ -47,6 +49,13 @@ class RunFolder:
 
     def write_result(self, result: dict[str, Any]) -> None:
         write_json(self.result, result)
+
+
+def _rows(path: Path) -> list[dict[str, float]]:
+    if not path.exists():
+        return []
+    with path.open(newline="") as file:
+        return [{k: float(v) for k, v in row.items() if v} for row in csv.DictReader(file)]
 
 
 class MetricsLog:

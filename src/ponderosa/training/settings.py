@@ -1,5 +1,6 @@
 """How to train: one dataclass, which the command line turns into options."""
 
+import math
 from dataclasses import dataclass
 from typing import Literal
 
@@ -12,6 +13,8 @@ class Settings:
         batches: the most batches to train on.
         batch_size: examples per batch, over all devices together.
         lr: the learning rate of Adam.
+        schedule: of the learning rate: "constant", or "cosine" down to 0 at the last batch.
+        warmup: batches over which the learning rate rises from 0.
         weight_decay: of AdamW; 0 is plain Adam.
         clip: the largest norm of the gradient; 0 does not clip.
         seed: of the initial weights and of the training data.
@@ -32,6 +35,8 @@ class Settings:
     batches: int = 20_000
     batch_size: int = 128
     lr: float = 1e-3
+    schedule: Literal["constant", "cosine"] = "constant"
+    warmup: int = 0
     weight_decay: float = 0.0
     clip: float = 1.0
     seed: int = 0
@@ -53,7 +58,7 @@ class Settings:
         for name in counts:
             if getattr(self, name) < 1:
                 raise ValueError(f"{name}={getattr(self, name)}: at least 1 is needed")
-        for name in ("clip", "patience", "weight_decay", "lr"):
+        for name in ("clip", "patience", "weight_decay", "lr", "warmup"):
             if not getattr(self, name) >= 0:
                 raise ValueError(f"{name}={getattr(self, name)}: it cannot be negative")
         self.check_shares(self.devices)
@@ -63,6 +68,15 @@ class Settings:
                     f"{name}={getattr(self, name)} must be a multiple of log_every={self.log_every}, so that a resumed run "
                     "goes on between two rows of the log"
                 )
+
+    def rate(self, batch: int) -> float:
+        """The learning rate of a batch, counted from 0: it follows from the number alone, so that a run can be resumed.
+
+        >>> [round(Settings(batches=4, lr=1.0, schedule="cosine").rate(n), 3) for n in range(4)]
+        [1.0, 0.854, 0.5, 0.146]
+        """
+        decay = 1.0 if self.schedule == "constant" else (1 + math.cos(math.pi * batch / self.batches)) / 2
+        return self.lr * decay * min(1.0, (batch + 1) / (self.warmup + 1))
 
     def check_shares(self, devices: int) -> None:
         """Every device must have the same number of examples: a batch-level decision waits for all of them."""

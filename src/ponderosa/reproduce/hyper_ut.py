@@ -1,0 +1,110 @@
+"""What the figures of Hyper-UT share: its models on both tasks, figures by hops, and findings that follow from them."""
+
+import json
+import math
+import statistics
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ponderosa.measure.probes import dealt, think_longer
+from ponderosa.reproduce.recipe import expand
+from ponderosa.tasks import CPVR
+from ponderosa.training.experiment import load
+from ponderosa.training.jobs import Job
+from ponderosa.training.run import write_json
+
+Runs = list[dict[str, Any]]
+"""The results of one model, one for each seed."""
+
+
+def jobs(recipe: Mapping[str, Any], root: Path) -> dict[str, list[Job]]:
+    """Every model on every task: "plain: UT" and so on, in the recipe's order."""
+    runs = {}
+    for task, options in recipe["tasks"].items():
+        batches = min(options.get("batches", recipe["common"]["batches"]), recipe["common"]["batches"])
+        for name in recipe.get("models", recipe["runs"]):
+            runs[f"{task}: {name}"] = {**options, **recipe["runs"][name], "batches": batches}
+    return expand(recipe, runs, root)
+
+
+def of_task(found: Mapping[str, Runs], task: str) -> dict[str, Runs]:
+    """The results of each model on one task, where there are any."""
+    return {name.removeprefix(f"{task}: "): runs for name, runs in found.items() if name.startswith(f"{task}: ") and runs}
+
+
+def build_task(recipe: Mapping[str, Any], task: str) -> CPVR:
+    return CPVR(**recipe["tasks"][task]["task"]["init_args"])
+
+
+def guessing(task: CPVR, examples: int) -> list[dict[str, Any]]:
+    """By hops, the accuracy of the best guess that does not follow a chain."""
+    batch = task.batch("test", 0, examples)
+    right = {name: (guess == batch.y).float() for name, guess in task.guesses(batch.x).items()}
+    rows = []
+    for hops in batch.difficulty.unique().tolist():
+        accuracy, name = max((float(r[batch.difficulty == hops].mean()), name) for name, r in right.items())
+        rows.append({"difficulty": hops, "accuracy": accuracy, "guess": name})
+    return rows
+
+
+def average(run: Mapping[str, Any], hops: Iterable[int], key: str = "accuracy") -> float:
+    """The mean over some numbers of hops, each counted alike."""
+    rows = {row["difficulty"]: row[key] for row in run["by_difficulty"]}
+    return statistics.fmean(rows[number] for number in hops)
+
+
+class Spread(NamedTuple):
+    """A quantity over seeds: its mean, its standard deviation (0 for one seed), and how many seeds there are."""
+
+    mean: float
+    deviation: float
+    seeds: int
+
+    def __format__(self, digits: str) -> str:
+        """ "0.95 ± 0.01", with as many digits as asked for; one seed has no spread."""
+        spread = f" ± {self.deviation:.{digits}f}" if self.seeds > 1 else ""
+        return f"{self.mean:.{digits}f}{spread}"
+
+
+def over_seeds(values: Iterable[float | None]) -> Spread | None:
+    """The spread of the seeds that have a value; None where none has."""
+    known = [value for value in values if value is not None]
+    if not known:
+        return None
+    return Spread(statistics.fmean(known), statistics.stdev(known) if len(known) > 1 else 0.0, len(known))
+
+
+def written(spread: Spread | None, digits: int = 2) -> str | None:
+    return None if spread is None else format(spread, str(digits))
+
+
+def finding(claim: str, ours: Iterable[float], theirs: Iterable[float], digits: int = 2) -> str:
+    """Whether one quantity is larger than another, beyond what seeds differ by, in words with the figures."""
+    a, b = over_seeds(ours), over_seeds(theirs)
+    if a is None or b is None:
+        return f"{claim}: not trained here."
+    margin = math.hypot(a.deviation, b.deviation)
+    gap = a.mean - b.mean
+    holds = "holds" if gap > margin else "does not hold" if -gap > margin else "open, within the spread over seeds"
+    alone = ", one seed" if min(a.seeds, b.seeds) == 1 else ""
+    return f"{claim}: {holds} ({written(a, digits)} against {written(b, digits)}{alone})."
+
+
+def probe(job: Job, recipe: Mapping[str, Any]) -> dict[str, Any]:
+    """What a trained run does with other limits and with depths dealt at random; kept in its folder."""
+    path, asked = (
+        job.folder / "probes.json",
+        {"limits": recipe["longer"], "examples": min(recipe["probe_examples"], job.examples)},
+    )
+    if path.exists() and (kept := json.loads(path.read_text()))["asked"] == asked:
+        return kept
+    experiment = load(job.folder)
+    net, task = experiment.net, experiment.task
+    found: dict[str, Any] = {"asked": asked, "longer": [], "dealt": None}
+    if net.step.max_steps is None:
+        found["longer"] = think_longer(net, task, asked["limits"], examples=asked["examples"])
+    if net.halting.adaptive:
+        found["dealt"] = {"by_difficulty": dealt(net, task, examples=asked["examples"]).by_difficulty()}
+    write_json(path, found)
+    return found

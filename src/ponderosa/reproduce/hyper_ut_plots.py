@@ -1,0 +1,71 @@
+"""The pictures of Hyper-UT's figures: by hops, over training, and against the limit on steps."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from ponderosa.measure.figure import INK, Look, legend, looks, panels, style
+from ponderosa.measure.plots import percent_axis, whole_numbers
+from ponderosa.reproduce.hyper_ut import Runs, Spread, average, over_seeds
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+
+@style()
+def by_hops(seen: Mapping[str, Runs], guess: Mapping[str, Any], near: range) -> "Figure":
+    """Accuracy and mean steps by hops, with the spread over seeds; the hops of training are shaded, guessing is dotted."""
+    figure, (accuracy, steps) = panels("Accuracy", "Mean steps")
+    entries = looks([{"name": name} for name in seen])
+    for runs, look in zip(seen.values(), entries):
+        hops = [row["difficulty"] for row in runs[0]["by_difficulty"]]
+        for axis, key in ((accuracy, "accuracy"), (steps, "steps")):
+            _band(axis, hops, [over_seeds(average(run, [h], key) for run in runs) for h in hops], look)
+    rows = guess["by_difficulty"]
+    accuracy.plot([r["difficulty"] for r in rows], [r["accuracy"] for r in rows], ":", color=INK, linewidth=1.2)
+    for axis in (accuracy, steps):
+        axis.axvspan(near[0] - 0.4, near[-1] + 0.5, color=INK, alpha=0.1, linewidth=0)
+    percent_axis(accuracy)
+    steps.set_ylim(bottom=0)
+    steps.set_xlabel("Hops (shaded: seen in training; dotted: guessing)")
+    whole_numbers(steps)
+    legend(figure, entries)
+    return figure
+
+
+@style()
+def longer(seen: Mapping[str, Runs], far: range) -> "Figure":
+    """Accuracy on more hops than in training, and steps taken, against the limit on steps."""
+    figure, (accuracy, steps) = panels(f"Accuracy on {far[0]} to {far[-1]} hops", "Mean steps")
+    entries = looks([{"name": name} for name in seen])
+    for runs, look in zip(seen.values(), entries):
+        limits = [row["max_steps"] for row in runs[0]["probe"]["longer"]]
+        for axis, key in ((accuracy, "accuracy"), (steps, "steps")):
+            points = [over_seeds(average(run["probe"]["longer"][i], far, key) for run in runs) for i in range(len(limits))]
+            _band(axis, limits, points, look)
+    percent_axis(accuracy)
+    steps.set_xlabel("Most steps allowed in the test")
+    whole_numbers(steps)
+    legend(figure, entries)
+    return figure
+
+
+@style()
+def over_training(curves: Mapping[int, list[tuple[float, Spread]]], title: str) -> "Figure":
+    """Accuracy over the batches of training, a line for each number of hops."""
+    figure, (axis,) = panels(title, height=2.8)
+    entries = looks([{"name": f"{hops} hop{'s' if hops > 1 else ''}"} for hops in curves])
+    for points, look in zip(curves.values(), entries):
+        _band(axis, [batch for batch, _ in points], [pair for _, pair in points], look)
+    percent_axis(axis)
+    axis.set_xlabel("Batch")
+    legend(figure, entries)
+    return figure
+
+
+def _band(axis: "Axes", xs: list[Any], points: list[Any], look: Look) -> None:
+    """A line through the means, and a band one standard deviation wide on either side."""
+    means, deviations = [point.mean for point in points], [point.deviation for point in points]
+    axis.plot(xs, means, color=look.color, marker=look.marker, linestyle=look.dash, markersize=4)
+    low, high = ([m + sign * d for m, d in zip(means, deviations)] for sign in (-1, 1))
+    axis.fill_between(xs, low, high, color=look.color, alpha=0.15, linewidth=0)
