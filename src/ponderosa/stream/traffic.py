@@ -65,7 +65,7 @@ class Traffic:
         room = self.schedule.room(of_kind)
         if not room:
             return
-        if of_kind not in self.begun:
+        if of_kind in self.waiting and (of_kind not in self.begun or len(self.begun[of_kind]) < room):
             self._begin_waiting(of_kind)
         begun = self.begun.pop(of_kind, None)
         if begun is not None and len(begun) > room:
@@ -77,21 +77,23 @@ class Traffic:
     def _begin_waiting(self, of_kind: Hashable) -> None:
         waiting = self.waiting.pop(of_kind)
         try:
-            self.begun[of_kind] = self._begin(list(waiting))
+            self._keep(of_kind, self._begin(waiting))
         except Exception:
             for asked in waiting:  # one by one, so that only the culprit fails
                 self._begin_alone(of_kind, asked)
 
     def _begin_alone(self, of_kind: Hashable, asked: Asked) -> None:
         try:
-            alone = self._begin([asked])
+            self._keep(of_kind, self._begin([asked]))
         except Exception as error:
             self._fail(torch.tensor(asked[:1]), error)
-            return
+
+    def _keep(self, of_kind: Hashable, begun: Live) -> None:
+        """Until there is room for them, beside those of their kind that are begun already."""
         if of_kind in self.begun:
-            self.begun[of_kind].add(alone)
+            self.begun[of_kind].add(begun)
         else:
-            self.begun[of_kind] = alone
+            self.begun[of_kind] = begun
 
     def _begin(self, new: list[Asked]) -> Live:
         net, numbers = self.net, [number for number, _ in new]
