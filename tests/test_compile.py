@@ -23,11 +23,12 @@ CRITERIA = {"module": nn.BCEWithLogitsLoss(), "function": nn.functional.binary_c
 
 @pytest.mark.parametrize("halting", HALTINGS)
 @pytest.mark.parametrize("criterion", CRITERIA)
-def test_one_graph(halting: str, criterion: str) -> None:
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])  # the GRU's steps in C, and in torch
+def test_one_graph(halting: str, criterion: str, dtype: torch.dtype) -> None:
     """The backend that only runs the graph: what is tested is that there is one, and what stands in it."""
     torch.manual_seed(0)
-    net = po.Ponder(po.GRUStep(3, 4), HALTINGS[halting](), head=nn.Linear(4, 1), max_steps=6).double()
-    x, y = torch.randn(5, 3).double(), torch.randint(0, 2, (5, 1)).double()
+    net = po.Ponder(po.GRUStep(3, 4), HALTINGS[halting](), head=nn.Linear(4, 1), max_steps=6).to(dtype)
+    x, y = torch.randn(5, 3).to(dtype), torch.randint(0, 2, (5, 1)).to(dtype)
 
     def loss(x: Tensor, y: Tensor) -> Tensor:
         return net.loss(net(x), y, CRITERIA[criterion])

@@ -30,6 +30,11 @@ static void block(int64_t k, matrix a, const float *b, float *c, int64_t stride,
             sum[i][0] += factor * first, sum[i][1] += factor * second;
         }
     }
+    if (!top && !left) { /* out of the registers, without a detour */
+        for (int i = 0; i < ROWS; i++)
+            for (int half = 0; half < 2; half++) *(vector *)(c + i * stride + half * LANES) = sum[i][half];
+        return;
+    }
     float sums[ROWS][COLUMNS];
     memcpy(sums, sum, sizeof sums);
     for (int64_t i = top; i < ROWS; i++) memcpy(c + i * stride + left, sums[i] + left, (COLUMNS - left) * sizeof(float));
