@@ -48,7 +48,7 @@ class PlannedDepth(Halting):
         return {"depth": depth.to(state.device)}
 
     def ends(self, memory: Memory) -> set[int]:
-        return {max(depth, 1) for depth in memory["depth"].unique().tolist()}
+        return {max(depth, 1) for depth in memory["depth"].flatten().tolist()}
 
     def update(self, n: int | Tensor, state: Tensor, output: Tensor | None, memory: Memory) -> Verdict:
         done = memory["depth"] <= n
