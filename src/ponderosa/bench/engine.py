@@ -58,7 +58,7 @@ def row(case: Case, seconds: float = SECONDS) -> dict[str, Any]:
         "flop_bound": round(_bound(case, given, found), 3),
         "ideal_bound": round(full / times["ideal"], 3), "share": round(times["ideal"] / ours, 3),
         **{f"{name}_ms": _ms(t) for name, t in times.items() if name != "ours"},
-        "difference": difference, "memory_mb": _memory(runs["ours"]),
+        "difference": difference, "memory_mb": peak_memory(runs["ours"]),
     }  # fmt: skip
 
 
@@ -98,7 +98,7 @@ def alternate_for(runs: dict[str, Callable[[], object]], seconds: float) -> dict
     for run in runs.values():
         run()
     end, names = time.perf_counter() + seconds, list(runs)
-    while time.perf_counter() < end or len(times["ours"]) < 3:
+    while time.perf_counter() < end or len(times[names[0]]) < 3:
         for name in names:
             start = time.perf_counter()
             runs[name]()
@@ -116,7 +116,7 @@ def _check(net: Ponder, given: dict[str, Any]) -> tuple[Solution, float]:
     return ours, float((ours.state[real].float() - theirs.state[real].float()).abs().max())
 
 
-def _memory(run: Callable[[], object]) -> float:
+def peak_memory(run: Callable[[], object]) -> float:
     """The most that a run holds at once beyond what was there before, in megabytes."""
     with torch.profiler.profile(profile_memory=True) as profile:
         run()
