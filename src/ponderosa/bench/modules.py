@@ -29,7 +29,11 @@ FULL = "hyper-modules"
 def bench_modules(shapes: Any = SHAPES, layers: Any = LAYERS, seconds: float = SECONDS) -> dict[str, Any]:
     """One step of a block with hyper-modules against plain blocks and weights for each token, and the three contractions."""
     with one_thread():
-        found = [row for shape in shapes for training in (False, True) for row in _blocks(*shape, training, seconds)]
+        found = [
+            row
+            for width, tokens, examples in shapes for training in (False, True)
+            for row in _blocks(width, tokens, examples, training, seconds)
+        ]  # fmt: skip
         contractions = [_contractions(shape, examples, rows, seconds / 4) for shape, examples, rows in layers]
     return {
         "benchmark": "modules", "environment": {**environment(), "threads": 1}, "rows": found, "contractions": contractions,
