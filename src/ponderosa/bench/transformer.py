@@ -23,7 +23,7 @@ from ponderosa.measure.environment import environment
 from ponderosa.ponder import Ponder
 from ponderosa.steps import TransformerStep
 
-PEER, TOKENS, BATCHES, SECONDS = "ponder-transformer", 32, 8, 5.0
+PEER, TOKENS, BATCHES, SECONDS = "ponder-transformer", 32, 4, 3.0
 LAMBDA_P = 0.2  # the peer's default: its limit follows from it, 13 steps
 
 
