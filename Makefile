@@ -34,6 +34,8 @@ bench: .venv/installed  ## all benchmarks, into benchmarks/
 	$(BIN)/ponderosa bench train --json benchmarks/train.json
 	$(BIN)/ponderosa bench engine --json benchmarks/engine.json --plot benchmarks/engine.png
 	$(BIN)/ponderosa bench stream --json benchmarks/stream.json
+	$(BIN)/ponderosa bench transformer --json benchmarks/transformer.json
+	$(BIN)/ponderosa bench modules --json benchmarks/modules.json
 
 clean:
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

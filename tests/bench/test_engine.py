@@ -23,6 +23,7 @@ SMALL = [
     Case("stack", 64, "token", 2, 4, "text", training=True), Case("stack", 64, "example", 2, 4, "uniform", training=True),
     Case("stack", 64, "example", 2, 4, "skewed", precision="bfloat16"),
     Case("stack", 64, "token", 2, 4, "text", precision="int8"),
+    Case("hyper", 64, "token", 2, 4, "text", padded=True), Case("hyper", 64, "example", 2, 4, "skewed"),
 ]  # fmt: skip
 
 

@@ -12,6 +12,7 @@ from torch import Tensor
 from ponderosa.engine.ledger import frozen
 from ponderosa.ponder import Ponder
 from ponderosa.steps import Step
+from ponderosa.steps.block import Planned
 from ponderosa.steps.tokens import Tokens
 from ponderosa.steps.transformer import TokenStep
 
@@ -98,7 +99,7 @@ def _token_part(
     rows = int(counts.sum())
     if step.frozen_kv:
         keys = rows
-    elif step.tied:
+    elif step.repeats_exactly:
         real = torch.ones_like(active) if mask is None else mask
         keys = int((before.expand_as(active) & real & live[:, None]).sum()) if before.ndim > 1 else rows
     else:
@@ -108,13 +109,22 @@ def _token_part(
     def rand(*shape: int) -> Tensor:
         return torch.randn(*shape).to(x.dtype).requires_grad_(training and n > 1)
 
-    h, others = rand(rows, size), rand(keys, size)
+    h, others, whole = rand(rows, size), rand(keys, size), rand(examples, shown, size)
     q, k, v = (rand(examples, heads, length, size // heads) for length in (queries, shown, shown))
 
     def part() -> Tensor:
-        kv = layer.keys_values(others)
+        asking = showing = layer
+        if step.hyper is not None:
+            plan = step.hyper.plan(whole, None)
+            asking, showing = (Planned(layer, plan.packed(_even(n, examples))) for n in (rows, keys))
+        kv = showing.keys_values(others)
         attended = F.scaled_dot_product_attention(q, k, v).transpose(1, 2).reshape(-1, size)[:rows]
-        out = layer.finish(h, layer.queries(h) + attended)
+        out = asking.finish(h, asking.queries(h) + attended)
         return out.sum() + kv.sum() if training else out
 
     return part
+
+
+def _even(rows: int, examples: int) -> list[int]:
+    """As many rows for each example as for any other, up to one."""
+    return [rows // examples + (i < rows % examples) for i in range(examples)]

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from ponderosa.halting import PlannedDepth
 from ponderosa.ponder import Ponder
-from ponderosa.steps import GRUStep, Step, TransformerStep
+from ponderosa.steps import GRUStep, HyperModules, Step, TransformerStep
 
 LIMIT = 12
 BATCHES = (1, 2, 4, 8, 16, 32, 64)
@@ -32,7 +32,7 @@ Precision = Literal["float32", "bfloat16", "int8"]
 class Case:
     """One row of the benchmark."""
 
-    model: Literal["stack", "tied", "gru"]
+    model: Literal["stack", "tied", "hyper", "gru"]
     width: int
     unit: Literal["example", "token"]
     batch: int
@@ -61,7 +61,8 @@ class Case:
         if self.model == "gru":
             return GRUStep(self.width, self.width)
         layers = LIMIT if self.model == "stack" else None
-        return TransformerStep(self.width, self.width // 64, layers=layers, frozen_kv=self.frozen_kv)
+        modulation = HyperModules() if self.model == "hyper" else None
+        return TransformerStep(self.width, self.width // 64, layers=layers, frozen_kv=self.frozen_kv, modulation=modulation)
 
     def net(self) -> Ponder:
         """The network in this precision, in training mode where training is measured."""
@@ -128,6 +129,9 @@ def _default() -> Iterator[Case]:
             yield Case("tied", 384, "token", batch, 32, spread)
         yield Case("tied", 384, "example", batch, 32, "skewed")
         yield Case("stack", 384, "token", batch, 32, "skewed")
+    for batch in (8, 32):
+        yield Case("hyper", 384, "example", batch, 32, "skewed")
+        yield Case("hyper", 384, "token", batch, 32, "text")
     for length in (64, 128, 256):
         yield Case("stack", 384, "example", 4, length, "skewed")
         yield Case("stack", 384, "token", 4, length, "text")

@@ -58,7 +58,7 @@ def row(case: Case, seconds: float = SECONDS) -> dict[str, Any]:
         "flop_bound": round(_bound(case, given, found), 3),
         "ideal_bound": round(full / times["ideal"], 3), "share": round(times["ideal"] / ours, 3),
         **{f"{name}_ms": _ms(t) for name, t in times.items() if name != "ours"},
-        "difference": difference, "memory_mb": _memory(runs["ours"]),
+        "difference": difference, "memory_mb": peak_memory(runs["ours"]),
     }  # fmt: skip
 
 
@@ -100,15 +100,15 @@ def alternate_for(runs: dict[str, Callable[[], object]], seconds: float, seldom:
     times: dict[str, list[float]] = {name: [] for name in runs}
     for run in runs.values():
         run()
-    end, names = time.perf_counter() + seconds, list(runs)
-    while time.perf_counter() < end or len(times["ours"]) < 4:
+    end, names, rounds = time.perf_counter() + seconds, list(runs), 0
+    while time.perf_counter() < end or rounds < 4:
         for name in names:
-            if name in seldom and len(times["ours"]) % 4 > 1:
+            if name in seldom and rounds % 4:
                 continue
             start = time.perf_counter()
             runs[name]()
             times[name].append(time.perf_counter() - start)
-        names = names[1:] + names[:1]
+        names, rounds = names[1:] + names[:1], rounds + 1
     return times
 
 
@@ -121,7 +121,7 @@ def _check(net: Ponder, given: dict[str, Any]) -> tuple[Solution, float]:
     return ours, float((ours.state[real].float() - theirs.state[real].float()).abs().max())
 
 
-def _memory(run: Callable[[], object]) -> float:
+def peak_memory(run: Callable[[], object]) -> float:
     """The most that a run holds at once beyond what was there before, in megabytes."""
     with torch.profiler.profile(profile_memory=True) as profile:
         run()

@@ -15,6 +15,8 @@ ABOUT = """Measure speed against named baselines on the same maths, taking turns
   ponderosa bench train      training throughput of PonderNet and ACT on parity against other libraries, one thread
   ponderosa bench engine     the share of the possible saving that inference and training with halting turn into time
   ponderosa bench stream     requests per second and latency of a stream against fixed batches
+  ponderosa bench modules    hyper-modules: time and memory against plain blocks and weights for each token
+  ponderosa bench transformer  PonderNet on a transformer against lucidrains' ponder-transformer, one thread
 """
 COLUMNS = {
     "task": "task", "who": "who", "ms": "ms/batch", "examples_per_second": "examples/s", "speedup": "speed-up",
@@ -36,6 +38,20 @@ STREAM = {
 LATENCY = {
     "model": "model", "spread": "spread", "load": "load", "arrivals_per_second": "arrivals/s", "median_ms": "median ms",
     "p99_ms": "99th percentile ms",
+}  # fmt: skip
+
+MODULES = {
+    "width": "width", "tokens": "tokens", "examples": "examples", "training": "training", "block": "block",
+    "parameters": "parameters", "ms": "ms", "times_plain": "over plain", "memory_mb": "memory MB",
+}  # fmt: skip
+CONTRACTIONS = {
+    "modules": "modules", "value": "value", "inputs": "inputs", "outputs": "outputs", "examples": "examples", "rows": "rows",
+    "embeddings_first_ms": "embeddings first, ms", "matrices_first_ms": "matrices first", "outputs_last_ms": "outputs last",
+    "chosen": "chosen", "chosen_over_fastest": "over the fastest",
+}  # fmt: skip
+TRANSFORMER = {
+    "width": "width", "heads": "heads", "length": "length", "batch": "batch", "what": "what", "ms": "ms/batch",
+    "peer_ms": "peer's", "speedup": "speed-up", "steps": "mean steps", "peer_steps": "peer's",
 }  # fmt: skip
 
 
@@ -113,4 +129,24 @@ def _stream(options: Namespace) -> dict[str, Any]:
     return found
 
 
-BENCHES: dict[str, Callable[[Namespace], dict[str, Any]]] = {"train": _train, "engine": _engine, "stream": _stream}
+def _modules(options: Namespace) -> dict[str, Any]:
+    from ponderosa.bench.modules import bench_modules
+
+    found = bench_modules()
+    print(table(found["rows"], MODULES))
+    print()
+    print(table(found["contractions"], CONTRACTIONS))
+    return found
+
+
+def _transformer(options: Namespace) -> dict[str, Any]:
+    from ponderosa.bench.transformer import bench_transformer
+
+    found = bench_transformer()
+    print(table(found["rows"], TRANSFORMER))
+    return found
+
+
+BENCHES: dict[str, Callable[[Namespace], dict[str, Any]]] = {
+    "train": _train, "engine": _engine, "stream": _stream, "modules": _modules, "transformer": _transformer
+}  # fmt: skip
