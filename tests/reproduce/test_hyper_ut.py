@@ -50,7 +50,7 @@ def test_the_reading_of_figure_3() -> None:
     assert "a guess reaches 0.40" in text
     assert "(T32 PS against T32): holds (0.61 ± 0.01 against 0.21 ± 0.01)" in text
     assert "(Hyper-UT against UT): not trained here" in text
-    assert "UT 4.5 ± 0.7 of 8" in text
+    assert "fewer steps (T32 PS against UT): does not hold (3.0 ± 0.0 against 4.5 ± 0.7)" in text
     assert "UT's steps follow hops: rank correlation 0.75 ± 0.07; dealt at random, accuracy falls by 0.30 ± 0.00" in text
     assert "with at most 8: 0.90 ± 0.00 on 5" in text
 

@@ -101,7 +101,9 @@ def claim(folder: RunFolder, config: str) -> None:
         with replacing(folder.config) as temporary:
             temporary.write_text(config)
         return
-    ours, theirs = (yaml.safe_load(text) for text in (config, folder.config.read_text()))
+    parser = experiment_parser()
+    # parsed again, so that options that are newer than the run have their defaults
+    ours, theirs = (yaml.safe_load(parser.dump(parser.parse_string(text))) for text in (config, folder.config.read_text()))
     differing = [key for key in ours if key != "progress" and ours[key] != theirs.get(key)]
     if differing:
         said = "; ".join(f"{key} is {ours[key]} here, {theirs.get(key)} there" for key in differing)
