@@ -74,7 +74,7 @@ class DepthEstimator(ABC):
         try:
             facts = json.loads(Path(path).read_text(encoding="utf-8"))
             known = facts.pop("format") == FORMAT
-        except (ValueError, KeyError, AttributeError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise ValueError(f"{path} is not a file of depths ({error}): `save` of an estimator writes one") from error
         kind = DepthEstimator.kinds.get(facts.pop("kind")) if known else None
         if kind is None or not issubclass(kind, cls):

@@ -78,7 +78,7 @@ class Vocabulary:
             pieces = [t.removeprefix(prefix) if on else t for t, on in zip(tokens, goes_on, strict=True)]
         else:
             goes_on = [kind != "WordLevel" and not t.startswith(mark or "") and t[:1].isalnum() for t in tokens]
-            pieces = [t.removeprefix(mark) if mark and t != mark else t for t in tokens]
+            pieces = [t.removeprefix(mark) if mark else t for t in tokens]
         special = [i for i in tokenizer.all_special_ids if i != tokenizer.unk_token_id]
         lower = tokenizer.tokenize("Ab") == tokenizer.tokenize("ab")
         continues = [i for i, on in enumerate(goes_on) if on and whole_words]
