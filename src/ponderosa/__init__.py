@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from ponderosa import functional
     from ponderosa.adapt import MaxMeanClassifier, adapt
-    from ponderosa.depth import Constant, DepthEstimator, MutualInformation
+    from ponderosa.depth import Constant, DepthEstimator, MutualInformation, Oracle, Reconstruction
     from ponderosa.halting import (
         ACT,
         LAC,
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         EntropyExit,
         Fixed,
         Halting,
+        HaltingUnit,
         PatienceExit,
         PlannedDepth,
         PonderNet,
@@ -47,10 +48,10 @@ __version__ = "0.1.0"
 
 __all__ = [
     "ACT", "LAC", "Answer", "AnyOf", "Bounded", "CellStep", "ConfidenceExit", "Constant", "DepthEstimator", "EntropyExit",
-    "FiLM", "Fixed", "GRUStep", "Halting", "HyperModules", "Latents", "MLPStep", "MaxMeanClassifier", "Modulation",
-    "MutualInformation", "PatienceExit", "PlannedDepth", "Ponder", "PonderNet", "RandomDepth", "ReadOut", "Request",
-    "SequenceEncoder", "Solution", "Stack", "Step", "Stream", "TokenStep", "TransformerStep", "Units", "adapt",
-    "functional",
+    "FiLM", "Fixed", "GRUStep", "Halting", "HaltingUnit", "HyperModules", "Latents", "MLPStep", "MaxMeanClassifier",
+    "Modulation", "MutualInformation", "Oracle", "PatienceExit", "PlannedDepth", "Ponder", "PonderNet", "RandomDepth",
+    "ReadOut", "Reconstruction", "Request", "SequenceEncoder", "Solution", "Stack", "Step", "Stream", "TokenStep",
+    "TransformerStep", "Units", "adapt", "functional",
 ]  # fmt: skip
 
 

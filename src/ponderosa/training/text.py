@@ -10,11 +10,12 @@ from typing import Any, Literal
 import torch
 import yaml
 
-import ponderosa.adapt
-from ponderosa.depth import Constant, MutualInformation
+from ponderosa.adapt import adapt
+from ponderosa.depth import Constant, MutualInformation, Reconstruction
 from ponderosa.halting.base import Halting
 from ponderosa.halting.fixed import Fixed
 from ponderosa.halting.planned import PlannedDepth
+from ponderosa.halting.unit import HaltingUnit
 from ponderosa.measure.evaluate import evaluate
 from ponderosa.tasks.text import TextClassification
 from ponderosa.training.checkpoint import load_checkpoint
@@ -23,7 +24,7 @@ from ponderosa.training.loop import fit
 from ponderosa.training.run import RunFolder
 from ponderosa.training.settings import Settings
 
-Depths = Literal["full", "mutual-information", "constant", "shuffled"]
+Depths = Literal["full", "mutual-information", "reconstruction", "halting-unit", "constant", "shuffled"]
 
 
 @dataclass
@@ -34,8 +35,9 @@ class TextRun:
         task: one of the 24 data sets, as trec, mr, subj, imdb, ag_news, amazon-books.
         encoder: the folder or name of a pretrained encoder.
         data_dir: the folder of the original files, or one above it; the public hub if not given.
-        depths: how deep each word goes: full for all layers, mutual-information, constant (control: the same depth for
-            all, rounded from the mean that mutual information gives), shuffled (control: its depths, each given to another word).
+        depths: how deep each word goes: full for all layers, mutual-information, reconstruction, halting-unit (a classifier
+            decides); controls: constant (the mean that mutual information gives, for all words), shuffled (its depths, each
+            given to another word).
         layers: the encoder cut to its first layers; all if not given.
         frozen_kv: whether halted tokens keep the keys and values of their last layer.
         fold: where there is no official split, which fifth is the test.
@@ -67,9 +69,9 @@ def fine_tune(run: TextRun, settings: Settings, folder: RunFolder) -> dict[str, 
     torch.manual_seed(settings.seed)
     model = pretrained(run, task)
     started = time.perf_counter()
-    halting = plan(run, task, model.config.num_hidden_layers, settings.seed)
+    halting = plan(run, task, model, settings.seed)
     estimation = time.perf_counter() - started
-    fast = ponderosa.adapt.adapt(model, halting, in_place=True, head="max-mean", frozen_kv=run.frozen_kv)
+    fast = adapt(model, halting, in_place=True, head="max-mean", frozen_kv=run.frozen_kv)
     progress = fit(fast.net, task, settings, folder)
     load_checkpoint(folder.weights, fast.net)
     fast.eval().save_pretrained(folder.path / "model")
@@ -104,10 +106,15 @@ def pretrained(run: TextRun, task: TextClassification) -> Any:
     )
 
 
-def plan(run: TextRun, task: TextClassification, layers: int, seed: int) -> Halting:
+def plan(run: TextRun, task: TextClassification, model: Any, seed: int) -> Halting:
     """The mechanism that the run asks for."""
+    layers = model.config.num_hidden_layers
     if run.depths == "full":
         return Fixed()
+    if run.depths == "halting-unit":
+        return HaltingUnit(layers)
+    if run.depths == "reconstruction":
+        return PlannedDepth(Reconstruction.fit(task.texts("train"), tokenizer=task.tokenizer, encoder=model, seed=seed))
     words = MutualInformation.fit(task.texts("train"), task.targets("train"), task.tokenizer, layers=layers)
     return PlannedDepth(PLANS[run.depths](words, task, seed))
 

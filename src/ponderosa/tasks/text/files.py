@@ -55,7 +55,7 @@ def tabbed(lines: Iterable[bytes]) -> Examples:
 def table(path: Path) -> Examples:
     """CSV: the label first, then columns whose texts belong together; a head names them `label`, `id`, `rating`, ..."""
     csv.field_size_limit(sys.maxsize)
-    rows = iter(csv.reader(io.StringIO(decoded(read_bytes(path)), newline="")))
+    rows: Iterator[list[str]] = iter(csv.reader(io.StringIO(decoded(read_bytes(path)), newline="")))
     first = next(rows)
     wanted = list(range(1, len(first)))
     if first[0] == "label":

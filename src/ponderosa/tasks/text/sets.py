@@ -62,10 +62,12 @@ DOMAINS = (
 SETS: dict[str, DataSet] = {
     "trec": DataSet(_trec, ("trec",), ("CogComp/trec", ("text",), "coarse_label")),
     "mr": DataSet(
-        _two(("neg", "rt-polarity.neg"), ("pos", "rt-polarity.pos")), ("mr",), ("cornell-movie-review-data/rotten_tomatoes", ("text",), "label")
+        _two(("neg", "rt-polarity.neg"), ("pos", "rt-polarity.pos")), ("mr",),
+        ("cornell-movie-review-data/rotten_tomatoes", ("text",), "label"),
     ),
     "subj": DataSet(
-        _two(("objective", "plot.tok.gt9.5000"), ("subjective", "quote.tok.gt9.5000")), ("subj",), ("SetFit/subj", ("text",), "label")
+        _two(("objective", "plot.tok.gt9.5000"), ("subjective", "quote.tok.gt9.5000")), ("subj",),
+        ("SetFit/subj", ("text",), "label"),
     ),
     "imdb": DataSet(_imdb, ("imdb",), ("stanfordnlp/imdb", ("text",), "label")),
     "ag_news": DataSet(_tables, ("ag_news", "ag_news_subset"), ("fancyzhx/ag_news", ("text",), "label")),

@@ -33,7 +33,8 @@ class TextClassification(Task):
     criterion = staticmethod(F.cross_entropy)
 
     def __init__(
-        self, name: str, encoder: str, data_dir: str | None = None, fold: int = 0, subset: int | None = None, max_tokens: int = 512
+        self, name: str, encoder: str, data_dir: str | None = None, fold: int = 0, subset: int | None = None,
+        max_tokens: int = 512,
     ):  # fmt: skip
         if not 0 <= fold < FOLDS:
             raise ValueError(f"fold={fold}: there are {FOLDS}, counted from 0")
