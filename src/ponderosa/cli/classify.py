@@ -99,7 +99,8 @@ def show(answers: list[dict[str, Any]], found: dict[str, Any]) -> None:
     print(table([{"layer": n + 1, "share": f"{share:.0%}"} for n, share in enumerate(found["by_layer"])],
                 {"layer": "layer", "share": "tokens computed"}))  # fmt: skip
     print(
-        f"\n{found['examples']:,} texts, {found['tokens']:,} tokens, mean depth {found['mean_depth']:.2f} of {found['layers']}.\n"
+        f"\n{found['examples']:,} texts, {found['tokens']:,} tokens, "
+        f"mean depth {found['mean_depth']:.2f} of {found['layers']}.\n"
         f"Operations {found['operations']:,.0f} of {found['full_operations']:,.0f} per text.\n"
         f"{found['microseconds']:,.0f} us per text against {found['full_microseconds']:,.0f} at full depth: "
         f"{found['speedup']:.2f} times sooner, at most {found['bound']:.2f} are possible "
