@@ -3,8 +3,9 @@
 import torch
 from torch import Tensor, nn
 
-from ponderosa.halting.base import Criterion, Halting, Memory, Unit, Units, answer_loss, check_choice, read_units, unit_losses
+from ponderosa.halting.base import Criterion, Halting, Memory, Unit, Units, Verdict, answer_loss, check_choice, unit_losses
 from ponderosa.halting.exits import log_probabilities
+from ponderosa.halting.gate import read_units
 from ponderosa.solution import Solution
 
 
@@ -66,10 +67,12 @@ class HaltingUnit(Halting):
         logits = self.gate(read_units(state, self.unit, units.mask))
         return {"p": logits.softmax(-1)} if self.training else {"depth": logits.argmax(-1) + 1}
 
-    def update(self, n: int | Tensor, state: Tensor, output: Tensor | None, memory: Memory) -> tuple[Tensor, Tensor, Memory]:
+    def ends(self, memory: Memory) -> set[int] | None:
+        return set(memory["depth"].unique().tolist()) if "depth" in memory else None
+
+    def update(self, n: int | Tensor, state: Tensor, output: Tensor | None, memory: Memory) -> Verdict:
         if "depth" in memory:
-            done = memory["depth"] <= n
-            return torch.zeros(done.shape, dtype=state.dtype, device=state.device), done, memory
+            return None, memory["depth"] <= n, memory
         rest = memory["p"][..., int(n) - 1 :]
         left = rest.sum(-1)  # 1 minus the shares so far, but exact where hardly anything is left
         share = rest[..., 0] if rest.shape[-1] else left
