@@ -4,8 +4,10 @@ import json
 from pathlib import Path
 
 import pytest
+import yaml
 
 from ponderosa.cli import main
+from ponderosa.reproduce.recipe import read_recipe
 from tests.adapt.models import model, wordpiece
 
 WORDS = ["good", "bad", "film", "a", "play", "##ing", "##ers", "."]
@@ -29,7 +31,7 @@ def test_fine_tune_and_serve(depths: str, made: Path, capsys: pytest.CaptureFixt
     words = f"adapt mr --encoder {made}/encoder --data_dir {made} --depths {depths} --epochs 2 --batch_size 8 --folder {run}"
     main([*words.split(), "--lr", "0.001", "--progress", "false"])
     found = json.loads((run / "result.json").read_text())
-    assert found["test_examples"] == 24
+    assert found["examples"] == 24
     assert 1 <= found["mean_depth"] <= found["layers"] == 4
     assert {"config.json", "model.safetensors", "tokenizer.json"} <= {path.name for path in (run / "model").iterdir()}
     assert "accuracy" in capsys.readouterr().out
@@ -55,3 +57,21 @@ def test_what_is_missing_is_said(made: Path, capsys: pytest.CaptureFixture[str])
     with pytest.raises(SystemExit):
         main(["adapt", "sst", "--encoder", str(made / "encoder"), "--data_dir", str(made)])
     assert "there is no data set 'sst'" in capsys.readouterr().err
+
+
+def test_a_table_of_the_paper(made: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Two methods of table 3 at a size of our own, from training to the page."""
+    recipe = read_recipe("faster-dat-table-3")
+    names = ("full depth", "MI estimation", "control: shuffled depths")
+    small = {**recipe, "tasks": {"mr": {}}, "runs": {name: recipe["runs"][name] for name in names}}
+    small["common"] |= {"epochs": 1, "batch_size": 8}
+    (made / "small.yaml").write_text(yaml.safe_dump(small))
+    words = f"reproduce faster-dat-table-3 --recipe {made}/small.yaml --encoder {made}/encoder --data_dir {made} --seeds 1"
+    main([*words.split(), "--folder", str(made / "table"), "--progress", "false"])
+    found = json.loads((made / "table" / "faster-dat-table-3.json").read_text())
+    assert [row["method"] for row in found["rows"]] == list(names)
+    assert found["rows"][0]["gain"] == "+0.00"
+    assert found["rows"][1]["paper"] == 84.2
+    assert "shuffled depths" in found["text"]
+    assert "seeds 1" in found["text"]
+    assert "paper (BERT-base)" in (made / "table" / "faster-dat-table-3.md").read_text()

@@ -9,7 +9,7 @@ from ponderosa.measure.environment import environment
 from ponderosa.training.experiment import Help
 from ponderosa.training.run import RunFolder
 from ponderosa.training.settings import Settings
-from ponderosa.training.text import TextRun, fine_tune
+from ponderosa.training.text import DERIVED, TextRun, fine_tune
 
 ABOUT = """Make a pretrained encoder adaptive for a text classification task.
 
@@ -19,11 +19,11 @@ Estimates how deep each word has to go, fine-tunes the encoder with these depths
 model (FOLDER/model: config, safetensors, tokenizer, depths). `ponderosa classify FOLDER/model` serves it.
 The number of batches follows from --epochs. The same command goes on with a run that was interrupted.
 """
-DERIVED = ("batches", "log_every", "evaluate_every", "evaluate_examples", "checkpoint_every")
 
 
 def main(argv: list[str]) -> None:
     parser = ArgumentParser(prog="ponderosa adapt", description=ABOUT, formatter_class=Help, exit_on_error=False)
+    parser.add_argument("--config", action="config", help="a YAML file with any of these options, such as a run's config.yaml")
     parser.add_class_arguments(TextRun)
     parser.add_class_arguments(Settings, skip={*DERIVED})
     parser.set_defaults(batch_size=32, lr=5e-5, clip=5.0)
@@ -37,7 +37,7 @@ def main(argv: list[str]) -> None:
     found = fine_tune(run, settings, folder) | {"command": command_line("adapt", argv), "environment": environment()}
     folder.write_result(found)
     save_json(options.json, found)
-    size = f"{found['train_examples']:,} training and {found['test_examples']:,} test examples of {found['source']}"
+    size = f"{found['train_examples']:,} training and {found['examples']:,} test examples of {found['source']}"
     print(
         f"accuracy {found['accuracy']:.4f} at a mean depth of {found['mean_depth']:.2f} of {found['layers']} layers ({size}); "
         f"{found['batches']:,} batches in {found['train_seconds']:.0f} s; {folder.path}/model"

@@ -16,6 +16,7 @@ from ponderosa.halting.base import Halting
 from ponderosa.halting.fixed import Fixed
 from ponderosa.halting.planned import PlannedDepth
 from ponderosa.halting.unit import HaltingUnit
+from ponderosa.measure.cost import cost
 from ponderosa.measure.evaluate import evaluate
 from ponderosa.tasks.text import TextClassification
 from ponderosa.training.checkpoint import load_checkpoint
@@ -63,9 +64,9 @@ def fine_tune(run: TextRun, settings: Settings, folder: RunFolder) -> dict[str, 
     task = TextClassification(
         run.task, run.encoder, run.data_dir, fold=run.fold, subset=run.subset, max_tokens=run.max_tokens
     )  # fmt: skip
-    settings = sized(settings, task, run.epochs)
     folder.path.mkdir(parents=True, exist_ok=True)
-    claim(folder, yaml.safe_dump({**asdict(run), **asdict(settings)}))
+    claim(folder, plain_text(run, settings))
+    settings = sized(settings, task, run.epochs)
     torch.manual_seed(settings.seed)
     model = pretrained(run, task)
     started = time.perf_counter()
@@ -77,13 +78,24 @@ def fine_tune(run: TextRun, settings: Settings, folder: RunFolder) -> dict[str, 
     fast.eval().save_pretrained(folder.path / "model")
     task.tokenizer.save_pretrained(folder.path / "model")
     seen = evaluate(fast.net, task, examples=task.size("test"), batch_size=64)
+    some = task.batch("test", 0, 32)
+    spent = cost(fast.net, some.x, mask=some.mask)
     found = {
         **asdict(run), "source": task.source, "train_examples": task.size("train"), "seed": settings.seed,
-        "accuracy": seen.accuracy, "mean_depth": seen.mean_steps, "layers": seen.max_steps, "test_examples": len(seen.score),
+        "accuracy": seen.accuracy, "mean_depth": seen.mean_steps, "layers": seen.max_steps, "examples": len(seen.score), "bound": spent.bound,
         "batches": progress.batch, "train_seconds": progress.seconds, "estimation_seconds": estimation,
     }  # fmt: skip
     folder.write_result(found)
     return found
+
+
+DERIVED = ("batches", "log_every", "evaluate_every", "evaluate_examples", "checkpoint_every")
+"""Settings that follow from the number of epochs."""
+
+
+def plain_text(run: TextRun, settings: Settings) -> str:
+    """The YAML of a run, as `ponderosa adapt --config` reads it."""
+    return yaml.safe_dump({k: v for k, v in {**asdict(run), **asdict(settings)}.items() if k not in DERIVED})
 
 
 def sized(settings: Settings, task: TextClassification, epochs: float) -> Settings:
