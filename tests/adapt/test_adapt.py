@@ -178,10 +178,17 @@ def test_a_stream_answers_as_the_model(name: str) -> None:
     of = model(name)
     fast = po.adapt(of, po.LAC(alpha=0.8))
     texts = [torch.randint(5, 60, (length,)) for length in (7, 3, 1, 9, 3)]
-    answers = [a.result() for a in po.Stream(fast.net, slots=2)(texts)]
+    answers = [a.result() for a in po.Stream(fast, slots=2)(texts)]
     for text, found in zip(texts, answers, strict=True):
         expected = fast.solve(text[None]).output[0]
         torch.testing.assert_close(found, expected, rtol=0, atol=1e-10)
+
+
+def test_a_stream_of_images() -> None:
+    fast = po.adapt(model("vit"), po.LAC(alpha=0.8))
+    images = inputs(fast)["pixel_values"]
+    for image, found in zip(images, po.Stream(fast, slots=2, tokens=False)(images), strict=True):
+        torch.testing.assert_close(found.result(), fast.solve(pixel_values=image[None]).output[0], rtol=0, atol=1e-10)
 
 
 def test_another_mechanism_on_trained_heads() -> None:

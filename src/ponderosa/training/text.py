@@ -82,7 +82,8 @@ def fine_tune(run: TextRun, settings: Settings, folder: RunFolder) -> dict[str, 
     spent = cost(fast.net, some.x, mask=some.mask)
     found = {
         **asdict(run), "source": task.source, "train_examples": task.size("train"), "seed": settings.seed,
-        "accuracy": seen.accuracy, "mean_depth": seen.mean_steps, "layers": seen.max_steps, "examples": len(seen.score), "bound": spent.bound,
+        "accuracy": seen.accuracy, "mean_depth": seen.mean_steps, "layers": seen.max_steps,
+        "examples": len(seen.score), "bound": spent.bound,
         "batches": progress.batch, "train_seconds": progress.seconds, "estimation_seconds": estimation,
     }  # fmt: skip
     folder.write_result(found)
