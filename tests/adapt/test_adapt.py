@@ -72,6 +72,20 @@ def test_a_token_past_its_depth_copies_its_state() -> None:
     torch.testing.assert_close(answer(fast, given), h[mask], rtol=0, atol=1e-10)
 
 
+def test_other_inputs_mean_what_they_meant() -> None:
+    of = model("bert")
+    fast = po.adapt(of, po.Fixed())
+    given = inputs(of)
+    given["token_type_ids"] = torch.randint(2, given["input_ids"].shape)
+    given["position_ids"] = torch.randperm(7)[None]
+    torch.testing.assert_close(answer(fast, given), answer(of, given), rtol=0, atol=1e-10)
+    embedded = {"inputs_embeds": of.get_input_embeddings()(given["input_ids"]), "attention_mask": given["attention_mask"]}
+    torch.testing.assert_close(answer(fast, embedded), answer(of, embedded), rtol=0, atol=1e-10)
+    assert isinstance(fast(**given, return_dict=False), tuple)
+    with pytest.raises(ValueError, match="either input_ids or inputs_embeds"):
+        fast(attention_mask=given["attention_mask"])
+
+
 def test_in_place_or_as_a_copy() -> None:
     of = model("bert")
     before = answer(of, inputs(of))

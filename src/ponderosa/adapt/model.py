@@ -24,7 +24,7 @@ from ponderosa.ponder import Ponder
 from ponderosa.solution import Solution
 from ponderosa.tree import Tree
 
-INPUTS = ("input_ids", "token_type_ids", "position_ids", "inputs_embeds")
+INPUTS = ("input_ids", "token_type_ids", "position_ids", "inputs_embeds", "pixel_values")
 Head = Literal["own", "max-mean"]
 
 
@@ -75,17 +75,21 @@ class Adaptive(Base):
         self.__dict__["net"] = net  # not registered as a part: its modules have their places already
 
     def solve(
-        self: Any, input_ids: Tensor | None = None, attention_mask: Tensor | None = None, *, pixel_values: Tensor | None = None,
-        depth: Tensor | None = None, key: Tensor | None = None, **inputs: Tensor | None,
+        self: Any, input_ids: Tensor | None = None, attention_mask: Tensor | None = None, *, depth: Tensor | None = None,
+        key: Tensor | None = None, **inputs: Tensor | None,
     ) -> Solution:  # fmt: skip
-        """The whole solution: what the model answers, which step weighed how much, the steps taken."""
-        x = pixel_values if pixel_values is not None else _inputs({"input_ids": input_ids, **inputs})
+        """The whole solution: what the model answers, which step weighed how much, the steps taken.
+
+        Takes what `forward` takes, and `key`, a number that names each example for random draws.
+        """
+        x = _inputs({"input_ids": input_ids, **inputs})
         return self.net(x, mask=_mask(attention_mask), depth=depth, key=key)
 
     def forward(
-        self: Any, input_ids: Tensor | None = None, attention_mask: Tensor | None = None, *, labels: Tensor | None = None,
-        return_dict: bool | None = None, output_attentions: bool | None = None, output_hidden_states: bool | None = None,
-        **inputs: Any,
+        self: Any, input_ids: Tensor | None = None, attention_mask: Tensor | None = None, token_type_ids: Tensor | None = None,
+        position_ids: Tensor | None = None, inputs_embeds: Tensor | None = None, pixel_values: Tensor | None = None, *,
+        labels: Tensor | None = None, depth: Tensor | None = None, return_dict: bool | None = None,
+        output_attentions: bool | None = None, output_hidden_states: bool | None = None,
     ) -> AdaptiveOutput | tuple[Any, ...]:  # fmt: skip
         """As the original's, with `depth` (`[batch]`, or `[batch, token]`) for `PlannedDepth` and `steps` in the answer.
 
@@ -93,7 +97,10 @@ class Adaptive(Base):
         """
         if output_attentions or output_hidden_states:
             raise ValueError("an adaptive model keeps no attentions or hidden states: ask the original, or use solve(...)")
-        solution = self.solve(input_ids, attention_mask, **inputs)
+        solution = self.solve(
+            input_ids, attention_mask, token_type_ids=token_type_ids, position_ids=position_ids, inputs_embeds=inputs_embeds,
+            pixel_values=pixel_values, depth=depth,
+        )  # fmt: skip
         output = AdaptiveOutput(steps=solution.steps)
         if self.base_model is self:
             output.last_hidden_state = solution.output
@@ -192,17 +199,17 @@ def _plans(halting: Halting) -> list[Any]:
 
 
 def _inputs(given: dict[str, Tensor | None]) -> Tree:
-    """What the embeddings take, examples first: the ids alone where nothing else is given."""
+    """What the embeddings take, examples first: the ids or the images alone where nothing else is given."""
     unknown = [name for name in given if name not in INPUTS]
     if unknown:
         raise TypeError(f"unknown inputs {unknown}: an adaptive model takes {', '.join(INPUTS)}, attention_mask, depth, key")
     found = {name: tensor for name, tensor in given.items() if tensor is not None}
-    if len({"input_ids", "inputs_embeds"} & found.keys()) != 1:
-        raise ValueError("give either input_ids or inputs_embeds")
+    if len({"input_ids", "inputs_embeds", "pixel_values"} & found.keys()) != 1:
+        raise ValueError("give either input_ids or inputs_embeds, or pixel_values to a model of images")
     examples = len(next(iter(found.values())))
     if "position_ids" in found:
         found["position_ids"] = found["position_ids"].expand(examples, -1)
-    return found["input_ids"] if len(found) == 1 and "input_ids" in found else found
+    return next(iter(found.values())) if found.keys() in ({"input_ids"}, {"pixel_values"}) else found
 
 
 def _mask(attention_mask: Tensor | None) -> Tensor | None:
