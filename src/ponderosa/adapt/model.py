@@ -9,22 +9,20 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
-import torch.nn.functional as F
 from torch import Tensor, nn
 from transformers.modeling_outputs import ModelOutput
 from transformers.utils import cached_file
 
 from ponderosa.adapt.families import PREFIX, Embeddings, family
 from ponderosa.adapt.heads import MaxMeanClassifier
+from ponderosa.adapt.inputs import criterion, model_inputs, real_tokens
 from ponderosa.adapt.spec import DEPTHS, build, describe
 from ponderosa.depth.base import DepthEstimator
 from ponderosa.halting.base import Halting
 from ponderosa.halting.planned import PlannedDepth
 from ponderosa.ponder import Ponder
 from ponderosa.solution import Solution
-from ponderosa.tree import Tree
 
-INPUTS = ("input_ids", "token_type_ids", "position_ids", "inputs_embeds", "pixel_values")
 Head = Literal["own", "max-mean"]
 
 
@@ -82,8 +80,8 @@ class Adaptive(Base):
 
         Takes what `forward` takes, and `key`, a number that names each example for random draws.
         """
-        x = _inputs({"input_ids": input_ids, **inputs})
-        return self.net(x, mask=_mask(attention_mask), depth=depth, key=key)
+        x = model_inputs({"input_ids": input_ids, **inputs})
+        return self.net(x, mask=real_tokens(attention_mask), depth=depth, key=key)
 
     def forward(
         self: Any, input_ids: Tensor | None = None, attention_mask: Tensor | None = None, token_type_ids: Tensor | None = None,
@@ -108,7 +106,7 @@ class Adaptive(Base):
                 output.pooler_output = self.pooler(solution.output)
         else:
             if labels is not None:
-                output.loss = self.net.loss(solution, labels, _criterion(self.config))
+                output.loss = self.net.loss(solution, labels, criterion(self.config))
             output.logits = solution.output
         return output.to_tuple() if return_dict is False else output
 
@@ -196,39 +194,3 @@ def adaptive_config(cls: Any) -> Any:
 
 def _plans(halting: Halting) -> list[Any]:
     return [part.plan for part in halting.modules() if isinstance(part, PlannedDepth)]
-
-
-def _inputs(given: dict[str, Tensor | None]) -> Tree:
-    """What the embeddings take, examples first: the ids or the images alone where nothing else is given."""
-    unknown = [name for name in given if name not in INPUTS]
-    if unknown:
-        raise TypeError(f"unknown inputs {unknown}: an adaptive model takes {', '.join(INPUTS)}, attention_mask, depth, key")
-    found = {name: tensor for name, tensor in given.items() if tensor is not None}
-    if len({"input_ids", "inputs_embeds", "pixel_values"} & found.keys()) != 1:
-        raise ValueError("give either input_ids or inputs_embeds, or pixel_values to a model of images")
-    examples = len(next(iter(found.values())))
-    if "position_ids" in found:
-        found["position_ids"] = found["position_ids"].expand(examples, -1)
-    return next(iter(found.values())) if found.keys() in ({"input_ids"}, {"pixel_values"}) else found
-
-
-def _mask(attention_mask: Tensor | None) -> Tensor | None:
-    """True for what is not padding, or None where nothing is."""
-    if attention_mask is None:
-        return None
-    if attention_mask.ndim != 2:
-        raise ValueError(f"the attention mask is {list(attention_mask.shape)}: [batch, token] is needed, 0 for padding")
-    mask = attention_mask.bool()
-    return None if bool(mask.all()) else mask
-
-
-def _criterion(config: Any) -> Any:
-    """The loss that the config's kind of problem asks for."""
-    if config.problem_type == "multi_label_classification":
-        return F.binary_cross_entropy_with_logits
-    regression = config.problem_type == "regression" or (config.problem_type is None and config.num_labels == 1)
-    return _squared_error if regression else F.cross_entropy
-
-
-def _squared_error(output: Tensor, target: Tensor) -> Tensor:
-    return F.mse_loss(output, target.view_as(output).to(output.dtype), reduction="none")
