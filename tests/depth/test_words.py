@@ -4,8 +4,11 @@ from typing import Any
 
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import ponderosa as po
+from ponderosa.depth.occurrences import Occurrences, _encoded
 from ponderosa.depth.words import Vocabulary, split_words, word_keys
 from tests.adapt.models import real_encoder, transformers, wordpiece
 
@@ -81,6 +84,25 @@ def test_neighbours_and_padding_change_nothing() -> None:
     for row, text in enumerate(TEXTS):
         alone = estimator.depths(tokenizer(text, return_tensors="pt")["input_ids"])
         assert together[row : row + 1, : alone.shape[1]].tolist() == alone.tolist()
+
+
+@given(
+    st.lists(st.text("abAB é.,_£[]-\t", max_size=12) | st.sampled_from(["a [SEP] b", "[UNK]", "aa\x00b", "日本"]), min_size=1)
+)
+@settings(max_examples=60, deadline=None)
+def test_plain_texts_are_split_as_the_tokenizer_does(texts: list[str]) -> None:
+    """The short cut for plain texts finds the very words that the tokenizer does."""
+    tokenizer = wordpiece(["a", "b", "##a", "##b", ".", "_", "e", "##e", "[", "]", "-", "日"])
+    vocabulary = Vocabulary.of(tokenizer)
+    found = Occurrences.of(texts, tokenizer)
+    slow = Occurrences._tokenised(_encoded(texts, tokenizer), vocabulary)
+    pairs = [
+        {(text, each.words[word]) for text, word in zip(each.text.tolist(), each.word.tolist(), strict=True)}
+        for each in (found, slow)
+    ]
+    assert pairs[0] == pairs[1]
+    assert len(found.text) == len(pairs[0])
+    assert sorted(found.words) == sorted(slow.words)
 
 
 def test_keys_do_not_depend_on_the_pieces() -> None:

@@ -26,7 +26,9 @@ def split_words(text: str, lower: bool) -> list[str]:
     >>> split_words("Don't panic!", lower=True)
     ['don', "'", 't', 'panic', '!']
     """
-    if lower:
+    if lower and text.isascii():
+        text = text.lower()
+    elif lower:
         text = "".join(c for c in unicodedata.normalize("NFD", text.lower()) if unicodedata.category(c) != "Mn")
     return _WORD.findall(text)
 
@@ -108,6 +110,8 @@ class Vocabulary:
 
     def keys(self, ids: Tensor, starts: Tensor | None = None) -> Tensor:
         """The key of each token's word `[batch, token]`, as `word_keys` gives it for the word's text."""
+        if not ids.numel():
+            return torch.zeros_like(ids)
         tables = self._tables
         starts = self.starts(ids) if starts is None else starts
         lengths = tables["lengths"][ids]
