@@ -69,6 +69,7 @@ HALTINGS: dict[str, tuple[tuple[str, ...], Callable[[str], po.Halting]]] = {
     "confidence": (BOTH, lambda unit: po.ConfidenceExit(threshold=0.7, unit=unit)),
     "entropy": (BOTH, lambda unit: po.EntropyExit(threshold=0.6, unit=unit)),
     "patience": (BOTH, lambda unit: po.PatienceExit(patience=1, unit=unit)),
+    "halting-unit": (BOTH, lambda unit: po.HaltingUnit(LIMIT, unit=unit)),
     "bounded-act": (BOTH, lambda unit: po.Bounded(po.ACT(unit=unit), min_steps=3, max_steps=5)),
     "bounded-lac": (ALL, lambda unit: po.Bounded(po.LAC(unit=unit), min_steps=2, max_steps=4)),
     "bounded-ponder": (EXAMPLE, lambda unit: po.Bounded(po.PonderNet(unit=unit), min_steps=2, max_steps=4)),

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ponderosa import functional
+    from ponderosa.adapt import MaxMeanClassifier, adapt
+    from ponderosa.depth import Constant, DepthEstimator, MutualInformation, Oracle, Reconstruction
     from ponderosa.halting import (
         ACT,
         LAC,
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
         EntropyExit,
         Fixed,
         Halting,
+        HaltingUnit,
         PatienceExit,
         PlannedDepth,
         PonderNet,
@@ -44,10 +47,11 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
-    "ACT", "LAC", "Answer", "AnyOf", "Bounded", "CellStep", "ConfidenceExit", "EntropyExit", "FiLM", "Fixed", "GRUStep",
-    "Halting", "HyperModules", "Latents", "MLPStep", "Modulation", "PatienceExit", "PlannedDepth", "Ponder", "PonderNet",
-    "RandomDepth", "ReadOut", "Request", "SequenceEncoder", "Solution", "Stack", "Step", "Stream", "TokenStep",
-    "TransformerStep", "Units", "functional",
+    "ACT", "LAC", "Answer", "AnyOf", "Bounded", "CellStep", "ConfidenceExit", "Constant", "DepthEstimator", "EntropyExit",
+    "FiLM", "Fixed", "GRUStep", "Halting", "HaltingUnit", "HyperModules", "Latents", "MLPStep", "MaxMeanClassifier",
+    "Modulation", "MutualInformation", "Oracle", "PatienceExit", "PlannedDepth", "Ponder", "PonderNet", "RandomDepth",
+    "ReadOut", "Reconstruction", "Request", "SequenceEncoder", "Solution", "Stack", "Step", "Stream", "TokenStep",
+    "TransformerStep", "Units", "adapt", "functional",
 ]  # fmt: skip
 
 
@@ -55,9 +59,9 @@ def __getattr__(name: str) -> Any:
     """A public name is imported at its first use: `ponderosa --help` must not wait for torch."""
     if name not in __all__:
         raise AttributeError(f"module 'ponderosa' has no attribute {name!r}")
-    if name == "functional":
-        return importlib.import_module("ponderosa.functional")
-    for home in ("halting", "steps", "ponder", "sequence", "solution", "stream"):
+    if name in ("adapt", "functional"):
+        return importlib.import_module(f"ponderosa.{name}")
+    for home in ("halting", "steps", "ponder", "sequence", "solution", "stream", "depth", "adapt"):
         module = importlib.import_module(f"ponderosa.{home}")
         if hasattr(module, name):
             globals()[name] = getattr(module, name)

@@ -39,6 +39,11 @@ def main(argv: list[str]) -> None:
     parser.add_argument("--seeds", type=int | None, default=None, help="how many seeds, if not the recipe's")
     parser.add_argument("--batches", type=int | None, default=None, help="the most batches per run, if not the recipe's")
     parser.add_argument("--examples", type=int | None, default=None, help="test examples, if not the recipe's")
+    parser.add_argument("--encoder", type=str | None, default=None, help="the pretrained encoder of text results")
+    parser.add_argument("--data_dir", type=str | None, default=None, help="the folder of the text data sets")
+    parser.add_argument(
+        "--subset", type=int | None, default=None, help="the most training and test examples of a text data set"
+    )
     parser.add_argument("--at_once", type=int, default=2, help="runs trained at the same time, each on one thread")
     parser.add_argument("--progress", type=bool, default=True, help="whether to show a progress bar")
     parser.add_argument("--json", type=str | None, default=None, help="write the result to this file, too")
@@ -97,7 +102,9 @@ def changed(recipe: dict[str, Any], options: Namespace) -> tuple[dict[str, Any],
         common["batches"] = options.batches
     if options.examples is not None:
         recipe["examples"] = options.examples
-    said = {name: options[name] for name in ("recipe", "seeds", "batches", "examples") if options[name] is not None}
+    common |= {name: options[name] for name in ("encoder", "data_dir", "subset") if options[name] is not None}
+    names = ("recipe", "seeds", "batches", "examples", "encoder", "subset")
+    said = {name: options[name] for name in names if options[name] is not None}
     return recipe, ", ".join(f"{name} {value}" for name, value in said.items())
 
 

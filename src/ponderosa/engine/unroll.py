@@ -42,7 +42,7 @@ def unroll(
             outputs.append(answered)
     all_weights = _rows(weights, ledger)
     all_outputs = torch.cat(outputs) if outputs else None
-    if all_outputs is not None and halting.trains_every_step:
+    if all_outputs is not None and halting.trains_every_step and halting.weighs_answers:
         output = _weigh_answers(all_weights[: len(all_outputs)], all_outputs)
     else:
         output = last_answer(head, step.read(weighed), ledger.steps, units.mask)

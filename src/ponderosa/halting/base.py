@@ -63,6 +63,8 @@ class Halting(nn.Module, ABC):
     """Whether `update` wants the head's answer at each step (exits)."""
     trains_every_step: bool = False
     """Whether training needs every step and its own answer (PonderNet, exits)."""
+    weighs_answers: bool = True
+    """Whether a run that trains every step weighs their answers; if not, it answers from the weighed state."""
     adaptive: bool = True
     """Whether the number of steps may differ from the limit: a run in which it never does has collapsed."""
 

@@ -14,7 +14,8 @@ class PlannedDepth(Halting):
     """Each unit takes as many steps as planned for it, 1 at least.
 
     The plan is a number for all, or a function from the input to a depth per unit (`[batch]`, or
-    `[batch, token]`); depths given with the call, `net(x, depth=...)`, come first.
+    `[batch, token]`); depths given with the call, `net(x, depth=...)`, come first. A depth estimator
+    (`po.MutualInformation`) is a plan for tokens; where examples halt, an example goes as deep as its deepest token.
 
     >>> import ponderosa as po
     >>> net = po.Ponder(po.GRUStep(4, 8), po.PlannedDepth(), max_steps=5)
@@ -24,12 +25,13 @@ class PlannedDepth(Halting):
 
     hard = True
 
-    def __init__(self, plan: int | Callable[[Tree], Tensor] | None = None, *, unit: Unit = "example"):
+    def __init__(self, plan: int | Callable[[Tree], Tensor] | None = None, *, unit: Unit | None = None):
         super().__init__()
+        chosen: Unit = getattr(plan, "unit", "example") if unit is None else unit
         if isinstance(plan, int) and plan < 1:
             raise ValueError(f"plan={plan}: a unit takes at least one step")
-        check_choice("unit", unit, "batch", "example", "token")
-        self.plan, self.unit = plan, unit
+        check_choice("unit", chosen, "batch", "example", "token")
+        self.plan, self.unit = plan, chosen
 
     def begin(self, state: Tensor, units: Units) -> Memory:
         depth = units.depth
@@ -37,6 +39,8 @@ class PlannedDepth(Halting):
             if self.plan is None:
                 raise ValueError("no depth is planned: call net(x, depth=...) or give PlannedDepth a plan")
             depth = self.plan(units.inputs) if callable(self.plan) else torch.full(units.shape, self.plan)
+            if self.unit == "example" and getattr(self.plan, "unit", None) == "token":
+                depth = (depth if units.mask is None else depth * units.mask.to(depth.device)).amax(1)
         if depth.shape != units.shape:
             raise ValueError(f"the depths are {list(depth.shape)}, but the units ({self.unit}s) are {list(units.shape)}")
         if depth.is_floating_point():

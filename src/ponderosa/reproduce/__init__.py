@@ -1,6 +1,8 @@
 """Every table and figure of the papers that can be made here: a recipe, and the paper's own figures beside ours."""
 
 RESULTS = {
+    "faster-dat-table-2": "Faster depth-adaptive transformers, table 2: Amazon-16, with controls",
+    "faster-dat-table-3": "Faster depth-adaptive transformers, table 3: TREC, MR, Subj, IMDB, AG's News, with controls",
     "lac-table-1": "LAC, table 1: parity with a GRU, fixed, per batch and per example, and a control",
     "hyper-ut-figure-3": "Hyper-UT, figure 3: accuracy and depth by hops on C-PVR, ten models, in and out of distribution",
     "hyper-ut-figure-4": "Hyper-UT, figure 4: the implicit curriculum, accuracy by hops over training",

@@ -7,6 +7,7 @@ import itertools
 import threading
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future
+from typing import Any
 
 from ponderosa.ponder import Ponder
 from ponderosa.steps.transformer import TokenStep
@@ -31,15 +32,18 @@ class Stream:
     batch axis, or a `Request` that says more about it.
 
     Args:
-        net: is put in evaluation mode.
+        net: a network, or a model that `po.adapt` made; it is put in evaluation mode.
         slots: the examples in a batch.
         ordered: whether answers come in the order of the requests, or each as soon as it is there.
         tokens: whether a request's first axis counts tokens, which may be more or fewer in the next one; by default where
-            tokens halt, or attend to each other.
+            tokens halt, or attend to each other. Images for a vision transformer have none: False.
         waiting: the most requests held in memory; further ones are not drawn or, when submitted, have to wait.
     """
 
-    def __init__(self, net: Ponder, *, slots: int = 32, ordered: bool = True, tokens: bool | None = None, waiting: int = 1024):
+    def __init__(
+        self, net: Ponder | Any, *, slots: int = 32, ordered: bool = True, tokens: bool | None = None, waiting: int = 1024
+    ):  # fmt: skip
+        net = getattr(net, "net", net)
         if net.halting.unit == "batch":
             raise ValueError('unit="batch" halts all examples of a batch together, but a stream has none: use unit="example"')
         if slots < 1 or waiting < slots:

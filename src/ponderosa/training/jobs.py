@@ -22,8 +22,10 @@ class Job:
     folder: Path
     config: str
     batches: int
-    examples: int = 10_000
-    """Test examples that the trained run is measured on."""
+    examples: int | None = 10_000
+    """Test examples that the trained run is measured on; None for all that the task has."""
+    command: str = "train"
+    """The command that trains it."""
 
     @property
     def run(self) -> RunFolder:
@@ -31,7 +33,9 @@ class Job:
 
     def done_with(self) -> bool:
         """Whether the run is trained and was measured on as many examples as asked for."""
-        return self.run.result.exists() and json.loads(self.run.result.read_text())["examples"] == self.examples
+        if not self.run.result.exists():
+            return False
+        return self.examples is None or json.loads(self.run.result.read_text())["examples"] == self.examples
 
     def done(self) -> int:
         """Batches done, for the progress bar."""
@@ -77,8 +81,10 @@ def _start(job: Job) -> "subprocess.Popen[bytes]":
     job.folder.mkdir(parents=True, exist_ok=True)
     wanted = job.folder / "wanted.yaml"
     wanted.write_text(job.config)
-    options = {"--config": wanted, "--folder": job.folder, "--examples": job.examples, "--progress": "false"}
-    command = [sys.executable, "-m", "ponderosa", "train", *(str(word) for pair in options.items() for word in pair)]
+    options: dict[str, Any] = {"--config": wanted, "--folder": job.folder, "--progress": "false"}
+    if job.examples is not None:
+        options["--examples"] = job.examples
+    command = [sys.executable, "-m", "ponderosa", job.command, *(str(word) for pair in options.items() for word in pair)]
     log = (job.folder / "log.txt").open("ab")
     environment: dict[str, Any] = {**os.environ, "OMP_NUM_THREADS": "1"}
     return subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, env=environment)

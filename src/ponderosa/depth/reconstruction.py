@@ -1,0 +1,117 @@
+"""Depth by reconstruction: a word that its context gives away early needs few layers (Liu et al., 2021, equation 4)."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ponderosa.depth.base import WordTable
+from ponderosa.depth.masked_language import MaskedLanguageModel, pad
+from ponderosa.depth.words import Vocabulary
+
+
+def penalised_depth(losses: Tensor, penalty: float) -> Tensor:
+    """The depth 1..N with the least loss + penalty * depth `[...]`, from the losses of all layers `[N, ...]`.
+
+    The paper prints a minus, but its own table, where more penalty gives less depth, needs the plus.
+
+    >>> penalised_depth(torch.tensor([3.0, 2.0, 1.95]), 0.1), penalised_depth(torch.tensor([3.0, 2.0, 1.95]), 0.0)
+    (tensor(2), tensor(3))
+    """
+    layers = torch.arange(1, len(losses) + 1, device=losses.device).view(-1, *(1,) * (losses.ndim - 1))
+    return (losses + penalty * layers).argmin(0) + 1
+
+
+class Reconstruction(WordTable):
+    """Words that a masked language model finds early need few layers.
+
+    Finding a depth takes a pass for each word, which would cost more than it saves: so each word's mean depth in the
+    texts is written to a table, once. No labels are needed. `mean` has the mean depths, which the table rounds.
+    """
+
+    def __init__(
+        self, table: Mapping[str, int], mean: Mapping[str, float], *, layers: int, penalty: float, unseen: int | None = None,
+        vocabulary: Vocabulary | None = None,
+    ):  # fmt: skip
+        super().__init__(table, layers=layers, unseen=unseen, vocabulary=vocabulary)
+        self.mean, self.penalty = dict(mean), penalty
+
+    @classmethod
+    def fit(
+        cls, texts: Sequence[str], labels: Sequence[int] | None = None, tokenizer: Any = None, *, encoder: Any,
+        penalty: float = 0.1, batches: int = 300, batch_size: int = 32, lr: float = 1e-4, occurrences: int = 4,
+        max_tokens: int = 128, unseen: int | None = None, seed: int = 0,
+    ) -> Reconstruction:  # fmt: skip
+        """Train a prediction head at every layer on the texts, then mask each word in turn.
+
+        Args:
+            texts: of the task.
+            labels: not used.
+            tokenizer: a fast tokenizer of `transformers`.
+            encoder: the pretrained encoder; a copy of it is trained.
+            penalty: the price of a layer, lambda.
+            batches: of the training; 0 for an encoder that is trained already.
+            batch_size: texts in a batch, in training and in masking.
+            lr: the learning rate.
+            occurrences: of each word that are masked, at most.
+            max_tokens: where texts are clipped.
+            unseen: the depth of words that are not in the texts, by default the deepest.
+            seed: of the random numbers.
+        """
+        if tokenizer is None or tokenizer.mask_token_id is None:
+            raise ValueError("reconstruction needs a tokenizer with a mask token: Reconstruction.fit(..., tokenizer=...)")
+        vocabulary = Vocabulary.of(tokenizer)
+        encoded = tokenizer(list(texts), truncation=True, max_length=max_tokens)["input_ids"]
+        torch.manual_seed(seed)
+        model = MaskedLanguageModel(copy.deepcopy(encoder.base_model), tokenizer.mask_token_id, tokenizer.pad_token_id or 0)
+        special = vocabulary.is_special(torch.arange(len(vocabulary.pieces)))
+        if batches:
+            model.fit(encoded, special, batches=batches, batch_size=batch_size, lr=lr, seed=seed)
+        losses = word_losses(model, encoded, vocabulary, batch_size=batch_size, occurrences=occurrences)
+        mean = {word: float(penalised_depth(each, penalty).double().mean()) for word, each in losses.items()}
+        layers = encoder.config.num_hidden_layers
+        table = {word: round(depth) for word, depth in mean.items()}
+        return cls(table, mean, layers=layers, penalty=penalty, unseen=unseen, vocabulary=vocabulary)
+
+    def facts(self) -> dict[str, Any]:
+        return {**super().facts(), "mean": self.mean, "penalty": self.penalty}
+
+
+@torch.no_grad()
+def word_losses(
+    model: MaskedLanguageModel, encoded: Sequence[Sequence[int]], vocabulary: Vocabulary, *, batch_size: int, occurrences: int
+) -> dict[str, Tensor]:
+    """The losses of every layer `[layers, occurrences]` for each word, masked in turn with all its pieces: their mean."""
+    model.eval()
+    places = sorted(_places(encoded, vocabulary, occurrences), key=lambda place: len(encoded[place[1]]))
+    found: dict[str, list[Tensor]] = {}
+    for start in range(0, len(places), batch_size):
+        some = places[start : start + batch_size]
+        ids = pad([encoded[text] for _, text, _, _ in some], model.padding)
+        where = torch.arange(ids.shape[1])
+        chosen = torch.stack([(where >= first) & (where < last) for _, _, first, last in some])
+        losses = model.losses(ids, ids.masked_fill(chosen, model.mask), chosen)
+        owner = torch.repeat_interleave(torch.arange(len(some)), chosen.sum(1))
+        sums = torch.zeros(len(losses), len(some)).index_add(1, owner, losses)
+        for (word, *_), mean in zip(some, (sums / chosen.sum(1)).unbind(1), strict=True):
+            found.setdefault(word, []).append(mean)
+    return {word: torch.stack(each, 1) for word, each in found.items()}
+
+
+def _places(encoded: Sequence[Sequence[int]], vocabulary: Vocabulary, occurrences: int) -> Iterator[tuple[str, int, int, int]]:
+    """Each word, its text and where it begins and ends in it: at most so many times."""
+    counts: dict[str, int] = {}
+    for text, ids in enumerate(encoded):
+        tokens = torch.tensor(ids, dtype=torch.long)
+        begins = [*vocabulary.starts(tokens).nonzero()[:, 0].tolist(), len(ids)] if ids else []
+        special = vocabulary.is_special(tokens).tolist()
+        for first, last in pairwise(begins):
+            word = vocabulary.texts(ids[first:last])
+            if not special[first] and ids[first] != vocabulary.unknown and counts.get(word, 0) < occurrences:
+                counts[word] = counts.get(word, 0) + 1
+                yield word, text, first, last
