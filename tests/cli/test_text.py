@@ -62,16 +62,15 @@ def test_what_is_missing_is_said(made: Path, capsys: pytest.CaptureFixture[str])
 def test_a_table_of_the_paper(made: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Two methods of table 3 at a size of our own, from training to the page."""
     recipe = read_recipe("faster-dat-table-3")
-    names = ("full depth", "MI estimation", "control: shuffled depths")
+    names = ("full depth", "MI estimation")
     small = {**recipe, "tasks": {"mr": {}}, "runs": {name: recipe["runs"][name] for name in names}}
     small["common"] |= {"epochs": 1, "batch_size": 8}
-    (made / "small.yaml").write_text(yaml.safe_dump(small))
+    (made / "small.yaml").write_text(yaml.safe_dump(small, sort_keys=False))
     words = f"reproduce faster-dat-table-3 --recipe {made}/small.yaml --encoder {made}/encoder --data_dir {made} --seeds 1"
     main([*words.split(), "--folder", str(made / "table"), "--progress", "false"])
     found = json.loads((made / "table" / "faster-dat-table-3.json").read_text())
     assert [row["method"] for row in found["rows"]] == list(names)
     assert found["rows"][0]["gain"] == "+0.00"
     assert found["rows"][1]["paper"] == 84.2
-    assert "shuffled depths" in found["text"]
     assert "seeds 1" in found["text"]
     assert "paper (BERT-base)" in (made / "table" / "faster-dat-table-3.md").read_text()

@@ -35,10 +35,10 @@ def main(argv: list[str]) -> None:
     parser.add_argument("--json", type=str | None, default=None, help="write answers and figures to this file")
     options = parser.parse_args(argv)
     at_least_one(batch_size=options.batch_size, max_tokens=options.max_tokens)
+    fast, tokenizer = open_model(options.model)
     texts = [line.strip() for line in _lines(options.texts) if line.strip()]
     if not texts:
         raise ValueError("there are no texts: give a file with one per line, --texts FILE, or pipe them in")
-    fast, tokenizer = open_model(options.model)
     saving = Saving(fast.net)
     answers = list(classify(fast, tokenizer, texts, saving, options.batch_size, options.max_tokens))
     found = saving.summary()

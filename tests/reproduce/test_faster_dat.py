@@ -1,0 +1,30 @@
+"""The depth-adaptive paper's tables: what is read out of the figures, and the recipes themselves."""
+
+import pytest
+
+from ponderosa.reproduce.faster_dat_table_3 import FULL, jobs, reading
+from ponderosa.reproduce.recipe import read_recipe
+from ponderosa.tasks.text.sets import SETS
+
+
+def test_a_control_that_wins_is_named() -> None:
+    def runs(accuracy: float) -> list[dict[str, float]]:
+        return [{"accuracy": accuracy}]
+
+    found = {"trec: MI estimation": runs(0.93), "trec: control: cut to 6 layers": runs(0.94), "mr: MI estimation": runs(0.8),
+             "mr: control: shuffled depths": runs(0.79)}  # fmt: skip
+    said = reading(found)
+    assert "On trec cut to 6 layers (94.00) does as well as or better than MI estimation (93.00)." in said
+    assert "On mr shuffled depths (79.00) stays below MI estimation (80.00)." in said
+
+
+@pytest.mark.parametrize("name", ["faster-dat-table-2", "faster-dat-table-3"])
+def test_recipes(name: str, tmp_path) -> None:
+    recipe = read_recipe(name)
+    assert set(recipe["tasks"]) <= set(SETS)
+    assert FULL in recipe["runs"]
+    groups = jobs(recipe, tmp_path)
+    assert len(groups) == len(recipe["tasks"]) * len(recipe["runs"])
+    assert all(len(group) == len(recipe["seeds"]) for group in groups.values())
+    for figures in recipe["paper"].values():
+        assert set(figures) == set(recipe["tasks"])
