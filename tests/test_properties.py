@@ -217,6 +217,11 @@ def untrained(net: po.Ponder, solution: po.Solution) -> set[str]:
     return names
 
 
+def names(batch: Batch) -> Tensor:
+    """Keys of the examples' own: by its content, an input that moves a little would be another example to random draws."""
+    return torch.arange(len(batch))
+
+
 def loss_of_everything(net: po.Ponder, batch: Batch, target: Tensor) -> tuple[Callable[[Tensor], Tensor], Tensor]:
     """The training loss as a function of one vector, the input and all parameters, and that vector."""
     x, parameters = leaves(batch.x)[0], dict(net.named_parameters())
@@ -225,7 +230,7 @@ def loss_of_everything(net: po.Ponder, batch: Batch, target: Tensor) -> tuple[Ca
     def loss(vector: Tensor) -> Tensor:
         x, *weights = (v.view_as(p) for v, p in zip(vector.split([p.numel() for p in parts]), parts))
         given = x if batch.mask is None else {"tokens": x, "mask": batch.mask}
-        solution = functional_call(net, dict(zip(parameters, weights)), (given,), {"mask": batch.mask})
+        solution = functional_call(net, dict(zip(parameters, weights)), (given,), {"mask": batch.mask, "key": names(batch)})
         return net.loss(solution, target, cross_entropy)
 
     return loss, torch.cat([p.detach().flatten() for p in parts]).requires_grad_()
@@ -237,7 +242,7 @@ def loss_of_everything(net: po.Ponder, batch: Batch, target: Tensor) -> tuple[Ca
 def test_gradients(pair: Pair, drawn: tuple[int, int, int]) -> None:
     """The training loss is finite and its gradient, which matches finite differences, reaches what it should."""
     for net, batch in cases(pair, drawn):
-        solution = batch.run(net)
+        solution = batch.run(net, key=names(batch))
         assert_accounts(solution, batch.mask)
         target = zoo.target(solution, drawn[0])
         net.loss(solution, target, cross_entropy).backward()

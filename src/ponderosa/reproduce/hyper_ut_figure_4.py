@@ -1,5 +1,6 @@
 """Hyper-UT, figure 4: the implicit curriculum. Which number of hops is learned when?"""
 
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -59,13 +60,18 @@ def reached(runs: Runs, task: str, model: str, hops: int) -> dict[str, Any]:
 
 
 def order(task: str, model: str, learned: list[dict[str, Any]]) -> str:
-    """Whether fewer hops are learned first."""
-    when = [row[f"at_{LEVELS[0]}"] for row in learned]
-    known = [batch for batch in when if batch is not None]
-    if not known:
+    """Whether more hops are never learned before fewer, at any level."""
+    when = {level: [row[f"at_{level}"] for row in learned] for level in LEVELS}
+    if all(batch is None for batch in when[LEVELS[0]]):
         return f"On {task}, {model} learned no number of hops to accuracy {LEVELS[0]}: the order is open."
-    missing_last = when == known + [None] * (len(when) - len(known))
-    in_order = missing_last and known == sorted(known)
-    said = ", ".join("never" if batch is None else f"{batch:,}" for batch in when)
-    verdict = "learns examples in the order of their hops" if in_order else "does not learn examples in the order of their hops"
-    return f"On {task}, {model} {verdict}: accuracy {LEVELS[0]} after {said} batches for 1 to {len(when)} hops."
+    in_order = all(batches == sorted(batches, key=_never_last) for batches in when.values())
+    verdict = "never learns more hops before fewer" if in_order else "does not learn examples in the order of their hops"
+    said = "; ".join(
+        f"accuracy {level} after {', '.join('never' if b is None else f'{b:,}' for b in batches)}"
+        for level, batches in when.items()
+    )
+    return f"On {task}, {model} {verdict}: {said} batches for 1 to {len(learned)} hops."
+
+
+def _never_last(batch: int | None) -> float:
+    return math.inf if batch is None else batch

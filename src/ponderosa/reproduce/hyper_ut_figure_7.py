@@ -1,6 +1,7 @@
 """Hyper-UT, figure 7: does depth alone help a plain transformer with more hops than in training?"""
 
 from collections.abc import Mapping
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,8 @@ from ponderosa.reproduce.hyper_ut import average, build_task, finding, guessing,
 from ponderosa.reproduce.recipe import Outcome, results
 from ponderosa.training.jobs import Job
 
+DEPTHS = ("T12", "T32", "T64")
+"""The shallowest first."""
 shows_part = True  # also of runs that are still in training
 
 
@@ -32,13 +35,12 @@ def outcome(recipe: Mapping[str, Any], groups: Mapping[str, list[Job]]) -> Outco
             rows.append({"task": name, "model": model, "layers": runs[0]["max_steps"], "seeds": len(runs), **accuracy})
         rows.append({"task": name, "model": "guessing", **{str(h): f"{average(guess, [h]):.2f}" for h in hops}})
         far = range(task.train_hops + 1, task.test_hops + 1)
-        shallow, *deeper = seen
-        claims = (
-            finding(f"more layers add accuracy beyond {near[-1]} hops ({model} against {shallow})",
-                    [average(run, far) for run in seen[model]], [average(run, far) for run in seen[shallow]])
-            for model in deeper
-        )  # fmt: skip
-        text.append(" ".join([f"On {name},", *claims]))
+        beyond = {model: [average(run, far) for run in runs] for model, runs in seen.items()}
+        text += [
+            finding(f"On {name}, more layers add accuracy beyond {near[-1]} hops ({deep} against {shallow})",
+                    beyond.get(deep, []), beyond.get(shallow, []))
+            for shallow, deep in pairwise(DEPTHS)
+        ]  # fmt: skip
         figures[name] = by_hops(seen, guess, near)
     columns = {"task": "task", "model": "model", "layers": "layers", "seeds": "seeds"} | {str(h): f"{h} hops" for h in hops}
     return Outcome(rows, columns, " ".join(text), figures)

@@ -44,6 +44,7 @@ def longer(seen: Mapping[str, Runs], far: range) -> "Figure":
             points = [over_seeds(average(run["probe"]["longer"][i], far, key) for run in runs) for i in range(len(limits))]
             _band(axis, limits, points, look)
     percent_axis(accuracy)
+    steps.set_ylim(bottom=0)
     steps.set_xlabel("Most steps allowed in the test")
     whole_numbers(steps)
     legend(figure, entries)
