@@ -13,6 +13,7 @@ from ponderosa.steps.modules.film import FilmedLinear
 from ponderosa.steps.modules.generator import FactorisedGenerator, FullGenerator
 from ponderosa.steps.modules.latents import CrossAttention, LatentPool
 from ponderosa.steps.modules.pool import Pool
+from ponderosa.steps.tokens import Tokens
 from ponderosa.training.experiment import experiment_parser
 
 numbers = st.integers(1, 5)
@@ -204,8 +205,8 @@ def test_an_example_without_tokens_to_compute_has_no_weights_generated() -> None
     step = po.TransformerStep(8, 2, modulation=po.HyperModules(modules=2, embedding=4))
     planned: list[int] = []
     step.hyper.pools["out"].register_forward_hook(lambda module, given, out: planned.append(len(given[0])))
-    active = torch.tensor([[False, False], [True, False], [False, False]])
-    step.advance_packed(step.prepare(None), torch.randn(3, 2, 8), 1, active)
+    x, active = torch.randn(3, 2, 8), Tokens(torch.tensor([[False, False], [True, False], [False, False]]))
+    step.advance_packed(step.prepare(x), x, 1, active)
     assert planned == [1]
 
 
