@@ -12,8 +12,10 @@ ROOT = Path(__file__).parents[1]
 FILES = sorted((ROOT / "docs" / "results").glob("*.json"))
 
 
-def test_every_result_that_is_listed_is_committed():
-    assert {path.stem for path in FILES} >= set(RESULTS)
+def test_every_result_that_is_listed_is_committed_or_said_to_be_missing():
+    page = (ROOT / "docs" / "results" / "README.md").read_text()
+    missing = {name for name in RESULTS if f"- `{name}`\n" in page}
+    assert {path.stem for path in FILES} == set(RESULTS) - missing
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda p: p.stem)
