@@ -22,6 +22,8 @@ class Waiting:
     since: int
     """The round in which the oldest of them began to wait."""
     halted: int = 0
+    leaves: bool = False
+    """Whether it pays to leave the halted ones before the next step, and to fill their slots."""
     thrift: Thrift | None = None
 
 
@@ -49,16 +51,9 @@ class Schedule:
         waiting = self.queues.get((kind, 0 if self.mixes else 1))
         if waiting is None:
             return self.slots
-        if self.mixes and waiting.halted and not self._refills(waiting):
+        if self.mixes and waiting.halted and not waiting.leaves:
             return 0
         return max(self.slots - len(waiting.live) + waiting.halted, 0)
-
-    @staticmethod
-    def _refills(waiting: Waiting) -> bool:
-        """Whether the slots of halted examples are worth the gathering that fills them again."""
-        if waiting.thrift is None:
-            waiting.thrift = Thrift(waiting.live.step, waiting.live.step.read(waiting.live.carried["state"]), gathers=3)
-        return waiting.thrift.pays(waiting.halted, len(waiting.live) - waiting.halted)
 
     def admit(self, kind: Hashable, live: Live) -> None:
         """Take in examples before their first step."""
@@ -70,15 +65,30 @@ class Schedule:
             self.queues[place] = Waiting(live, self.round)
             return
         if waiting.halted:
-            waiting.live.drop()
-            waiting.halted = 0
+            self._leave(waiting)
         waiting.live.add(live)
+
+    @staticmethod
+    def _leave(waiting: Waiting) -> None:
+        """Go on without the halted examples."""
+        waiting.live.drop()
+        waiting.halted, waiting.leaves = 0, False
+
+    @staticmethod
+    def _pays(waiting: Waiting) -> bool:
+        """Whether leaving the halted examples is worth the gathering."""
+        live = waiting.live
+        if waiting.thrift is None:
+            waiting.thrift = Thrift(live.step, live.step.read(live.carried["state"]), gathers=3)
+        return waiting.thrift.pays(waiting.halted, len(live) - waiting.halted)
 
     def run(self, failed: Callable[[Tensor, Exception], None]) -> Parts | None:
         """One step of one queue: what the examples that ended leave with. Examples whose step raises an error leave, too."""
         self.round += 1
         place = self._next()
         waiting = self.queues[place]
+        if waiting.leaves:  # and nobody came to fill their slots
+            self._leave(waiting)
         live, n = waiting.live, waiting.live.depths if self.mixes else place[1]
         try:
             ended = live.take_step(n)
@@ -90,7 +100,9 @@ class Schedule:
         waiting.since = self.round
         if waiting.halted == len(live):
             del self.queues[place]
-        elif not self.mixes:
+        elif self.mixes:
+            waiting.leaves = self._pays(waiting)
+        else:
             del self.queues[place]
             if waiting.halted:
                 live.drop()
