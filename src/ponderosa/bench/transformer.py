@@ -150,7 +150,7 @@ def _inference(shape: Shape, seconds: float) -> list[dict[str, Any]]:
         runs = {"ours": _answers(net, batches), "peer": _answers(peer, batches)}
         found = _row(shape, f"inference, {kind}", runs, seconds, BATCHES)
         steps = _mean([solution.steps for solution in runs["ours"]()])
-        theirs = _mean([last + 1 for _ in range(10) for _, last in runs["peer"]()])  # it draws anew each time
+        theirs = _mean([last + 1 for _ in range(3) for _, last in runs["peer"]()])  # it draws anew each time
         rows.append(found | {"steps": steps, "peer_steps": theirs})
     return rows
 
