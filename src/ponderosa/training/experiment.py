@@ -101,9 +101,7 @@ def claim(folder: RunFolder, config: str) -> None:
         with replacing(folder.config) as temporary:
             temporary.write_text(config)
         return
-    parser = experiment_parser()
-    # parsed again, so that options that are newer than the run have their defaults
-    ours, theirs = (yaml.safe_load(parser.dump(parser.parse_string(text))) for text in (config, folder.config.read_text()))
+    ours, theirs = (_complete(text) for text in (config, folder.config.read_text()))
     differing = [key for key in ours if key != "progress" and ours[key] != theirs.get(key)]
     if differing:
         said = "; ".join(f"{key} is {ours[key]} here, {theirs.get(key)} there" for key in differing)
@@ -112,3 +110,15 @@ def claim(folder: RunFolder, config: str) -> None:
 
 def _path(cls: type) -> str:
     return f"{cls.__module__}.{cls.__qualname__}"
+
+
+def _complete(config: str) -> dict[str, Any]:
+    """What a configuration says; in an experiment's, options that are newer than the run have their defaults.
+
+    That of a text run names its task in a word, and is taken as it stands.
+    """
+    said = yaml.safe_load(config)
+    if isinstance(said["task"], str):
+        return said
+    parser = experiment_parser()
+    return yaml.safe_load(parser.dump(parser.parse_string(config)))
