@@ -25,7 +25,7 @@ class Family:
     norm: str = ""
     """The norm after the last layer, if there is one."""
     bias: str = ""
-    """The module whose `compute_position_bias` says what attention adds for two tokens' distance, if it adds anything."""
+    """The module that knows what attention adds for the distance of two tokens, if it adds anything."""
 
     def step(self, model: Any, frozen_kv: bool) -> TokenStep:
         """The layers of a model as a step, the modules shared with it."""

@@ -4,9 +4,10 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
+from ponderosa.steps.attention import attend
+from ponderosa.steps.block import Layer
 from ponderosa.steps.tokens import Tokens
 from ponderosa.steps.transformer import TokenStep
 from ponderosa.tree import Tree
@@ -101,25 +102,15 @@ class BiasedStep(TokenStep):
 
     def advance(self, context: Tree, state: Tensor, n: int | Tensor, active: Tensor | None = None) -> Tensor:
         layer = self.layer(n)
-        return layer.finish(state, self._attend(context, state, layer.queries(state), n, active))
+        return layer.finish(state, self._attend(context, state, layer.queries(state), layer, active))
 
     def advance_packed(self, context: Tree, state: Tensor, n: int | Tensor, active: Tokens) -> Tensor:
         layer, seen = self.layer(n), active.pack(state)
         asked = layer.queries(seen)
         queries = active.put(asked.new_zeros(*state.shape[:2], asked.shape[-1]), asked)
-        attended = active.pack(self._attend(context, state, queries, n, active.chosen))
+        attended = active.pack(self._attend(context, state, queries, layer, active.chosen))
         return active.put(state, layer.finish(seen, attended))
 
-    def _attend(self, context: Tree, state: Tensor, queries: Tensor, n: int | Tensor, active: Tensor | None) -> Tensor:
-        layer = self.layer(n)
-        keys_values = layer.keys_values(state)
-        if self.frozen_kv:
-            if active is not None and "kv" in context:
-                keys_values = torch.where(active[..., None], keys_values, context["kv"])
-            context["kv"] = keys_values
-        q = queries.unflatten(-1, (layer.heads, -1)).transpose(1, 2)
-        k, v = keys_values.unflatten(-1, (2, layer.heads, -1)).movedim(1, 3).unbind(1)
-        bias = self.bias(state)
-        if context["mask"] is not None:
-            bias = bias.masked_fill(~context["mask"][:, None, None], torch.finfo(bias.dtype).min)
-        return F.scaled_dot_product_attention(q, k, v, attn_mask=bias).transpose(1, 2).flatten(2)
+    def _attend(self, context: Tree, state: Tensor, queries: Tensor, layer: Layer, active: Tensor | None) -> Tensor:
+        keys_values = self._all_keys_values(context, layer, state, active)
+        return attend(queries, keys_values, layer.heads, context["mask"], self.bias(state))

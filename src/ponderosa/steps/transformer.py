@@ -54,12 +54,17 @@ class TokenStep(Step):
         layer, h = self.layer(n), self._seen(context, state, n)
         if self.hyper is not None:
             layer = Planned(layer, self.hyper.plan(h, context["mask"]))
+        keys_values = self._all_keys_values(context, layer, h, active)
+        return layer.finish(h, attend(layer.queries(h), keys_values, layer.heads, context["mask"]))
+
+    def _all_keys_values(self, context: Tree, layer: Layer, h: Tensor, active: Tensor | None) -> Tensor:
+        """Those of every token, padded: of a halted one its last, if they are frozen."""
         keys_values = layer.keys_values(h)
         if self.frozen_kv:
             if active is not None and "kv" in context:
                 keys_values = torch.where(active[..., None], keys_values, context["kv"])
             context["kv"] = keys_values
-        return layer.finish(h, attend(layer.queries(h), keys_values, layer.heads, context["mask"]))
+        return keys_values
 
     def advance_packed(self, context: Tree, state: Tensor, n: int | Tensor, active: Tokens) -> Tensor:
         """Only the `active` tokens, packed; the others keep their state. Equals `advance`, frozen."""
