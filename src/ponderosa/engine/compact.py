@@ -5,7 +5,8 @@ import torch
 from torch import Tensor, nn
 
 from ponderosa.engine.head import last_answer
-from ponderosa.engine.live import Live, Parts, join
+from ponderosa.engine.live import Live
+from ponderosa.engine.rows import Parts, join
 from ponderosa.engine.thrift import Thrift
 from ponderosa.halting.base import Halting, Units
 from ponderosa.solution import Solution

@@ -2,30 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
-
 import torch
 from torch import Tensor, nn
 
 from ponderosa.engine.head import answer
 from ponderosa.engine.packing import advance, real_tokens
+from ponderosa.engine.rows import Parts, check_rows, concatenate, select
 from ponderosa.halting.base import Halting, Units
 from ponderosa.steps.base import Step
 from ponderosa.steps.tokens import Tokens
-from ponderosa.tree import Tree, leaves, over_units, tree_map
-
-
-@dataclass
-class Parts:
-    """What examples leave with: the weighed state, the answer if it is their last step's own, the steps, the weights."""
-
-    rows: Tensor
-    state: Tree
-    output: Tensor | None
-    steps: Tensor
-    weights: Tensor | None
+from ponderosa.tree import Tree, over_units, tree_map
 
 
 class Live:
@@ -58,7 +44,7 @@ class Live:
         if not self.hard:
             self.carried["weights"] = read.new_zeros(*units.shape, self.max_steps)
             self.carried["weighed"] = tree_map(torch.zeros_like, state)
-        _check_rows(self.carried, len(rows))
+        check_rows(self.carried, len(rows))
         return self
 
     def __len__(self) -> int:
@@ -171,7 +157,7 @@ class Live:
 
     def add(self, other: Live) -> None:
         """Take other examples of the same kind along."""
-        self.carried = _join(self.carried, other.carried, len(self), len(other))
+        self.carried = concatenate(self.carried, other.carried, len(self), len(other))
         self.whole = self.whole and other.whole
         self.ends = None if self.ends is None or other.ends is None else self.ends | other.ends
 
@@ -184,43 +170,3 @@ def _add(total: Tensor, weights: Tensor, values: Tensor) -> Tensor:
     """Add weighed values; what weighs nothing may be anything, infinite numbers included."""
     weights = over_units(weights, values)
     return total + torch.where(weights != 0, weights * values, 0.0)
-
-
-def _check_rows(tree: Tree, examples: int) -> None:
-    """A first axis that only happens to have the batch's length must not pass for it later."""
-    for leaf in leaves(tree):
-        if isinstance(leaf, Tensor) and leaf.ndim and len(leaf) != examples:
-            raise ValueError(
-                f"a tensor of the step's context or of the halting's memory is {list(leaf.shape)}: its first axis must be "
-                f"the batch, here {examples}, so that examples can leave; keep what all examples share in the module"
-            )
-
-
-def select(tree: Tree, chosen: Tensor) -> Tree:
-    """The chosen examples of every tensor."""
-    return tree_map(lambda leaf: leaf.index_select(0, chosen) if isinstance(leaf, Tensor) and leaf.ndim else leaf, tree)
-
-
-def _join(one: Tree, other: Tree, examples: int, others: int) -> Tree:
-    """Both together; what only one side has noted yet (a first answer, known keys and values) is zero on the other."""
-    if isinstance(one, dict):
-        return {key: _join(one.get(key), other.get(key), examples, others) for key in {**one, **other}}
-    if one is None and isinstance(other, Tensor):
-        one = other.new_zeros(examples, *other.shape[1:])
-    if other is None and isinstance(one, Tensor):
-        other = one.new_zeros(others, *one.shape[1:])
-    return tree_map(_cat, one, other)
-
-
-def _cat(*parts: Any) -> Any:
-    return torch.cat(parts) if isinstance(parts[0], Tensor) and parts[0].ndim else parts[0]
-
-
-def join(parts: Sequence[Parts]) -> Parts:
-    """The parts of all examples, in the order of their rows."""
-    fields = [(p.rows, p.state, p.output, p.steps, p.weights) for p in parts]
-    rows, *rest = tree_map(_cat, *fields) if len(fields) > 1 else fields[0]
-    if len(fields) == 1:  # all ended together, in the order in which they came
-        return Parts(rows, *rest)
-    order = rows.argsort()
-    return Parts(*select((rows, *rest), order))

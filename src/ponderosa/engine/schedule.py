@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from ponderosa.engine.live import Live, Parts
+from ponderosa.engine.live import Live
+from ponderosa.engine.rows import Parts
 from ponderosa.engine.thrift import Thrift
 
 Place = tuple[Hashable, int]

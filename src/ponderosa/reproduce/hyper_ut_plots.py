@@ -1,6 +1,6 @@
 """The pictures of Hyper-UT's figures: by hops, over training, and against the limit on steps."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ponderosa.measure.figure import INK, Look, legend, looks, panels, style
@@ -15,40 +15,43 @@ if TYPE_CHECKING:
 @style()
 def by_hops(seen: Mapping[str, Runs], guess: Mapping[str, Any], near: range) -> "Figure":
     """Accuracy and mean steps by hops, with the spread over seeds; the hops of training are shaded, guessing is dotted."""
-    figure, (accuracy, steps) = panels("Accuracy", "Mean steps")
-    entries = looks([{"name": name} for name in seen])
-    for runs, look in zip(seen.values(), entries):
-        hops = [row["difficulty"] for row in runs[0]["by_difficulty"]]
-        for axis, key in ((accuracy, "accuracy"), (steps, "steps")):
-            _band(axis, hops, [over_seeds(average(run, [h], key) for run in runs) for h in hops], look)
-    rows = guess["by_difficulty"]
-    accuracy.plot([r["difficulty"] for r in rows], [r["accuracy"] for r in rows], ":", color=INK, linewidth=1.2)
+    hops = [row["difficulty"] for row in guess["by_difficulty"]]
+    figure, (accuracy, steps) = _accuracy_and_steps(
+        "Accuracy", seen, hops, lambda run, key: [average(run, [h], key) for h in hops]
+    )
+    accuracy.plot(hops, [row["accuracy"] for row in guess["by_difficulty"]], ":", color=INK, linewidth=1.2)
     for axis in (accuracy, steps):
         axis.axvspan(near[0] - 0.4, near[-1] + 0.5, color=INK, alpha=0.1, linewidth=0)
-    percent_axis(accuracy)
-    steps.set_ylim(bottom=0)
     steps.set_xlabel("Hops (shaded: seen in training; dotted: guessing)")
-    whole_numbers(steps)
-    legend(figure, entries)
     return figure
 
 
 @style()
 def longer(seen: Mapping[str, Runs], far: range) -> "Figure":
     """Accuracy on more hops than in training, and steps taken, against the limit on steps."""
-    figure, (accuracy, steps) = panels(f"Accuracy on {far[0]} to {far[-1]} hops", "Mean steps")
+    limits = [row["max_steps"] for row in next(iter(seen.values()))[0]["probe"]["longer"]]
+    figure, (_, steps) = _accuracy_and_steps(
+        f"Accuracy on {far[0]} to {far[-1]} hops", seen, limits,
+        lambda run, key: [average(row, far, key) for row in run["probe"]["longer"]],
+    )  # fmt: skip
+    steps.set_xlabel("Most steps allowed in the test")
+    return figure
+
+
+def _accuracy_and_steps(
+    title: str, seen: Mapping[str, Runs], xs: list[int], values: Callable[[Mapping[str, Any], str], list[float]]
+) -> tuple["Figure", tuple["Axes", "Axes"]]:
+    """Two panels with a band for each model: `values` are one run's accuracies or steps at the places `xs`."""
+    figure, (accuracy, steps) = panels(title, "Mean steps")
     entries = looks([{"name": name} for name in seen])
     for runs, look in zip(seen.values(), entries):
-        limits = [row["max_steps"] for row in runs[0]["probe"]["longer"]]
         for axis, key in ((accuracy, "accuracy"), (steps, "steps")):
-            points = [over_seeds(average(run["probe"]["longer"][i], far, key) for run in runs) for i in range(len(limits))]
-            _band(axis, limits, points, look)
+            _band(axis, xs, [over_seeds(point) for point in zip(*(values(run, key) for run in runs))], look)
     percent_axis(accuracy)
     steps.set_ylim(bottom=0)
-    steps.set_xlabel("Most steps allowed in the test")
     whole_numbers(steps)
     legend(figure, entries)
-    return figure
+    return figure, (accuracy, steps)
 
 
 @style()

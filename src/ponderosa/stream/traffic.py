@@ -8,7 +8,8 @@ import torch
 from torch import Tensor, nn
 
 from ponderosa.engine.compact import solution
-from ponderosa.engine.live import Live, Parts
+from ponderosa.engine.live import Live
+from ponderosa.engine.rows import Parts
 from ponderosa.engine.schedule import Schedule
 from ponderosa.halting.base import Units
 from ponderosa.ponder import Ponder
