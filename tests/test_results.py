@@ -44,3 +44,27 @@ def test_the_benches_in_the_readme_are_those_in_the_files():
     assert f"median share {engine['summary']['median_share']}, lowest {engine['summary']['lowest_share']}" in readme
     assert markdown(stream["rows"], STREAM) in readme
     assert markdown(stream["latency"], LATENCY) in readme
+
+
+def test_the_sentences_in_the_readme_say_what_is_in_the_files():
+    readme = (ROOT / "README.md").read_text()
+    engine, stream, race = (
+        json.loads((ROOT / "benchmarks" / f"{name}.json").read_text()) for name in ("engine", "stream", "transformer")
+    )
+    assert f"Over all {len(engine['rows'])} rows of the file" in readme
+    assert f"in training {engine['summary']['lowest_training_share']} or more" in readme
+    assert f"hold {stream['memory']['peak_mb']:.0f} MB, as much as a tenth of them" in readme
+    assert round(stream["memory"]["peak_mb"]) == round(stream["memory"]["peak_mb_at_a_tenth"])
+
+    def spread(what):
+        found = [row["speedup"] for row in race["rows"] if row["what"].startswith(what)]
+        return min(found), max(found)
+
+    low, high = spread("training")
+    assert f"training {low:.2f} to {high:.2f}x" in readme
+    for what, words in (
+        ("inference, the same gate", "inference with the same gate"),
+        ("inference, equal steps", "at equal mean steps"),
+    ):
+        low, high = spread(what)
+        assert f"{words} {low:.1f} to {high:.1f}x" in readme

@@ -6,6 +6,8 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
+from ponderosa.tree import token_mean
+
 Positions = Literal["learned", "sinusoidal", "none"]
 Place = Literal["query", "mean"]
 SCALE = 0.02
@@ -90,9 +92,9 @@ class ReadOut(nn.Module):
         return self.linear(self.norm(self._read(state, mask)))
 
     def _read(self, state: Tensor, mask: Tensor | None) -> Tensor:
+        mask = None if mask is None else mask.to(state.device)
+        if self.place == "mean":
+            return token_mean(state, mask)
         if mask is None:
-            return state[:, 0] if self.place == "query" else state.mean(1)
-        if self.place == "query":
-            return state[torch.arange(len(state), device=state.device), mask.to(state.device).int().argmax(1)]
-        real = mask.to(state.device)[..., None]
-        return torch.where(real, state, 0.0).sum(1) / real.sum(1).clamp_min(1)
+            return state[:, 0]
+        return state[torch.arange(len(state), device=state.device), mask.int().argmax(1)]

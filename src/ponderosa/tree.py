@@ -39,3 +39,16 @@ def leaves(tree: Tree) -> list[Any]:
 def over_units(values: Tensor, leaf: Tensor) -> Tensor:
     """View per-unit `values` so that they broadcast over the trailing axes of `leaf`."""
     return values.reshape(values.shape + (1,) * (leaf.ndim - values.ndim))
+
+
+def token_mean(tokens: Tensor, mask: Tensor | None) -> Tensor:
+    """The mean over the tokens `[..., token, size]` of each example, padding left out: True in the mask for real tokens.
+
+    >>> import torch
+    >>> token_mean(torch.tensor([[[1.0], [3.0], [9.0]]]), torch.tensor([[True, True, False]]))
+    tensor([[2.]])
+    """
+    if mask is None:
+        return tokens.mean(-2)
+    real = mask.unsqueeze(-1)
+    return tokens.where(real, 0.0).sum(-2) / real.sum(-2).clamp_min(1)

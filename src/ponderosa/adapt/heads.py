@@ -6,6 +6,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from ponderosa.tree import token_mean
+
 
 class First(nn.Module):
     """The state of the first token `[batch, size]`."""
@@ -54,9 +56,6 @@ def max_mean(state: Tensor, mask: Tensor | None = None) -> Tensor:
     >>> max_mean(torch.tensor([[[1.0, -2.0], [3.0, -4.0], [9.0, 9.0]]]), torch.tensor([[True, True, False]]))
     tensor([[3., 0., 2., 0.]])
     """
-    if mask is None:
-        return F.relu(torch.cat([state.amax(1), state.mean(1)], -1))
-    real = mask[..., None]
-    mean = torch.where(real, state, 0.0).sum(1) / real.sum(1).clamp_min(1)
     # relu(max(h)) is the largest of the tokens and zero, so padding may be zero here
-    return F.relu(torch.cat([torch.where(real, state, 0.0).amax(1), mean], -1))
+    shown = state if mask is None else torch.where(mask[..., None], state, 0.0)
+    return F.relu(torch.cat([shown.amax(1), token_mean(state, mask)], -1))

@@ -1,9 +1,9 @@
 """The learned halting unit that ACT and PonderNet share: one linear layer on the state."""
 
-import torch
 from torch import Tensor, nn
 
 from ponderosa.halting.base import Unit
+from ponderosa.tree import token_mean
 
 
 def gate(size: int | None, bias: float) -> nn.Linear | None:
@@ -26,5 +26,4 @@ def read_units(state: Tensor, unit: Unit, mask: Tensor | None, lead: int = 1) ->
     if mask is None:
         return state.flatten(lead, -2).mean(-2)
     tokens = state.flatten(lead + 1, -2).mean(-2) if state.ndim > lead + 2 else state
-    real = mask.unsqueeze(-1)
-    return torch.where(real, tokens, 0.0).sum(-2) / real.sum(-2).clamp_min(1)
+    return token_mean(tokens, mask)

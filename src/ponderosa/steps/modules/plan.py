@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-import torch
 from torch import Tensor, nn
 
 from ponderosa.steps.modules.base import COMPONENTS, Slot
 from ponderosa.steps.modules.contraction import Counts, Mixture
 from ponderosa.steps.modules.generator import Generator
 from ponderosa.steps.modules.pool import Pool
+from ponderosa.tree import token_mean
 
 
 class HyperNetwork(nn.Module):
@@ -24,11 +24,7 @@ class HyperNetwork(nn.Module):
 
     def plan(self, h: Tensor, mask: Tensor | None) -> Plan:
         """What the examples' states `[example, token, size]` choose at this step: pooled over all tokens but padding."""
-        if mask is None:
-            pooled = h.mean(1)
-        else:
-            real = mask[..., None]
-            pooled = torch.where(real, h, 0.0).sum(1) / real.sum(1).clamp_min(1)
+        pooled = token_mean(h, mask)
         mixtures = {name: pool(pooled) for name, pool in self.pools.items()}
         return Plan({slot: (generator, mixtures[COMPONENTS[slot]]) for slot, generator in self.generators.items()})
 
