@@ -6,6 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ponderosa.host import tensor
 from ponderosa.steps.attention import attend
 from ponderosa.steps.block import Layer
 from ponderosa.steps.tokens import Tokens
@@ -108,7 +109,7 @@ class BiasedStep(TokenStep):
         layer, seen = self.layer(n), active.pack(state)
         asked = layer.queries(seen)
         queries = active.put(asked.new_zeros(*state.shape[:2], asked.shape[-1]), asked)
-        attended = active.pack(self._attend(context, state, queries, layer, active.chosen))
+        attended = active.pack(self._attend(context, state, queries, layer, tensor(active.chosen, state)))
         return active.put(state, layer.finish(seen, attended))
 
     def _attend(self, context: Tree, state: Tensor, queries: Tensor, layer: Layer, active: Tensor | None) -> Tensor:

@@ -1,6 +1,7 @@
 """Halted work that is really not done: after each step the examples that are done leave the batch, and tokens that are
 done are only attended to. Gradients go through it, so training skips, too."""
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -9,6 +10,7 @@ from ponderosa.engine.live import Live
 from ponderosa.engine.rows import Parts, join
 from ponderosa.engine.thrift import Thrift
 from ponderosa.halting.base import Halting, Units
+from ponderosa.host import Array, tensor
 from ponderosa.solution import Solution
 from ponderosa.steps.base import Step
 from ponderosa.tree import Tree, over_units, tree_map
@@ -18,7 +20,7 @@ def compact(
     step: Step, halting: Halting, head: nn.Module | None, x: Tree, state: Tree, units: Units, max_steps: int
 ) -> Solution:
     """The masked unroll's result without computing what has halted."""
-    rows = torch.arange(units.shape[0], device=step.read(state).device)
+    rows = np.arange(units.shape[0])
     live = Live(step, halting, head, max_steps).begin(rows, x, state, units)
     thrift, parts, halted = Thrift(step, step.read(state)), [], 0
     for n in range(1, max_steps + 1):
@@ -36,17 +38,18 @@ def compact(
 
 def solution(step: Step, head: nn.Module | None, parts: Parts, units: Units, max_steps: int) -> Solution:
     """What all examples left with, as a solution."""
-    state, steps = parts.state, parts.steps
+    state = parts.state
     if units.real is not None:  # padding took no step
-        real = units.real.to(steps.device)
+        real = units.real.to(step.read(state).device)
         state = tree_map(lambda s: torch.where(over_units(real, s), s, 0.0), state)
     read = step.read(state)
-    weights = _last(steps, max_steps, read) if parts.weights is None else parts.weights.movedim(-1, 0)
+    steps = tensor(parts.steps, read)
+    weights = _last(parts.steps, max_steps, read) if parts.weights is None else parts.weights.movedim(-1, 0)
     output = last_answer(head, read, steps, units.mask) if parts.output is None else parts.output
     return Solution(output, weights, steps, state, None, units.mask)
 
 
-def _last(steps: Tensor, max_steps: int, like: Tensor) -> Tensor:
+def _last(steps: Array, max_steps: int, like: Tensor) -> Tensor:
     """The weights of answers that are the last step's alone `[max_steps, U]`."""
-    weights = like.new_zeros(max_steps, *steps.shape)
-    return weights.scatter_(0, (steps - 1).clamp_min(0)[None], (steps > 0).to(like.dtype)[None])
+    numbers = np.arange(1, max_steps + 1).reshape(-1, *(1,) * steps.ndim)
+    return tensor(numbers == steps, like).to(like.dtype)

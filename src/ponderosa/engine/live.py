@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -9,52 +12,53 @@ from ponderosa.engine.head import answer
 from ponderosa.engine.packing import advance, real_tokens
 from ponderosa.engine.rows import Parts, check_rows, concatenate, select
 from ponderosa.halting.base import Halting, Units
+from ponderosa.host import Array, host, tensor
 from ponderosa.steps.base import Step
 from ponderosa.steps.tokens import Tokens
 from ponderosa.tree import Tree, over_units, tree_map
 
 
 class Live:
-    """Examples under way, one row each, under a step and a halting."""
+    """Examples under way, one row each, under a step and a halting.
+
+    What is computed is carried as tensors; who they are, who is alive and how many steps were taken as arrays on the host.
+    """
 
     def __init__(self, step: Step, halting: Halting, head: nn.Module | None, max_steps: int):
         self.step, self.halting, self.head, self.max_steps = step, halting, head, max_steps
         self.per_token, self.hard = halting.unit == "token", halting.hard
         self.carried: dict[str, Tree] = {}
-        self.whole = True
-        """Whether no unit that is carried has halted."""
         self.tokens: Tokens | None = None
         self.ends: set[int] | None = None
         """The steps at which somebody may be done; None for any."""
 
-    def begin(self, rows: Tensor, x: Tree, state: Tree, units: Units) -> Live:
+    def begin(self, rows: Array, x: Tree, state: Tree, units: Units) -> Live:
         """Before the first step of the examples that `rows` name."""
-        read = self.step.read(state)
-        alive = torch.ones(units.shape, dtype=torch.bool, device=read.device) if units.real is None else units.real
-        self.whole = units.real is None
+        read, count = self.step.read(state), len(rows)
         self.carried = {
-            "rows": rows, "context": self.step.prepare(x, units.mask), "state": state,
-            "memory": self.halting.begin(read, units), "alive": alive.to(read.device),
+            "rows": rows, "taken": np.zeros(count, np.int64),
+            "alive": np.ones(units.shape, bool) if units.real is None else host(units.real),
+            "context": self.step.prepare(x, units.mask), "state": state, "memory": self.halting.begin(read, units),
             "mask": None if self.per_token else real_tokens(self.step, read, units.mask),
             "head_mask": units.mask if self.halting.reads_output else None,
-            "steps": torch.zeros(units.shape, dtype=torch.long, device=read.device),
-            "taken": torch.zeros_like(rows), "ended": torch.zeros_like(rows, dtype=torch.bool) if self.per_token else None,
         }  # fmt: skip
-        self.ends = self.halting.ends(self.carried["memory"])
+        if self.per_token:
+            self.carried |= {"steps": np.zeros(units.shape, np.int64), "ended": np.zeros(count, bool)}
         if not self.hard:
             self.carried["weights"] = read.new_zeros(*units.shape, self.max_steps)
             self.carried["weighed"] = tree_map(torch.zeros_like, state)
-        check_rows(self.carried, len(rows))
+        self.ends = self.halting.ends(self.carried["memory"])
+        check_rows(self.carried, count)
         return self
 
     def __len__(self) -> int:
         return len(self.carried["rows"])
 
     @property
-    def going(self) -> Tensor:
+    def going(self) -> Array:
         """The places of the examples that have not ended."""
         alive = self.carried["alive"]
-        return (alive.any(1) if self.per_token else alive).nonzero().squeeze(1)
+        return np.flatnonzero(alive.any(1) if self.per_token else alive)
 
     @property
     def needed(self) -> Tokens | None:
@@ -63,107 +67,96 @@ class Live:
         self.tokens = None if chosen is None else Tokens.of(chosen, self.tokens)
         return self.tokens
 
-    def take_step(self, n: int | Tensor) -> Tensor | None:
-        """Take step `n` (a number, or one per example); the places of the examples that end with it, None if none does."""
+    def take_step(self, n: int | None = None) -> Array | None:
+        """Take step `n`, or each example its own next one; the places of the examples that end with it, None if none does."""
         carried = self.carried
-        state = advance(self.step, carried["context"], carried["state"], n, self.needed)
-        if not (isinstance(n, Tensor) or self._may_end(n)):
+        # one number, where all have taken as many; those that are carried along stay at the limit
+        taken: Any = n or (carried["taken"] + 1).clip(max=self.max_steps)
+        number = n or tensor(taken, self.step.read(carried["state"]))
+        state = advance(self.step, carried["context"], carried["state"], number, self.needed)
+        if n and self.ends is not None and n not in self.ends and n < self.max_steps:
             carried["state"] = state
             return None
         read = self.step.read(state)
-        output = answer(self.head, read, n, carried["head_mask"]) if self.halting.reads_output else None
-        taken, n = n, n[:, None] if self.per_token and isinstance(n, Tensor) else n
-        share, done, memory = self.halting.update(n, read, output, carried["memory"])
-        carried["state"], carried["memory"] = state, memory  # only now: an error leaves all as it was
-        if isinstance(taken, Tensor):
-            carried["taken"] = taken
-        done = self._newly(self._limited(n, done))
-        weight = None if self.hard else self._weigh(n, share, done)
+        output = answer(self.head, read, number, carried["head_mask"]) if self.halting.reads_output else None
+        of_units = number[:, None] if self.per_token and isinstance(number, Tensor) else number
+        share, done, memory = self.halting.update(of_units, read, output, carried["memory"])
+        carried["state"], carried["memory"], carried["taken"] = state, memory, taken  # only now: an error leaves all as it was
+        ending = self._ending(host(done))
+        weight = None if self.hard else self._weigh(share, ending)
         if output is not None and self.halting.trains_every_step:  # an exit's answer is its own layer's
-            weight = done.to(read.dtype) if weight is None else weight
+            weight = tensor(ending, read).to(read.dtype) if weight is None else weight
             carried["answer"] = _add(carried.get("answer", torch.zeros_like(output)), weight, output)
-        return self._end_tokens(n, done) if self.per_token else self._end_examples(n, done)
+        return self._end_tokens(ending) if self.per_token else self._end_examples(ending)
 
-    def _may_end(self, n: int) -> bool:
-        return self.ends is None or n in self.ends or n >= self.max_steps
-
-    def _limited(self, n: int | Tensor, done: Tensor) -> Tensor:
-        if done.shape != self.carried["alive"].shape:
+    def _ending(self, done: Array) -> Array:
+        """The units that are done, by the halting or by the limit, and were not before."""
+        alive, taken = self.carried["alive"], self.carried["taken"]
+        if done.shape != alive.shape:
             raise ValueError(
-                f"the halting spoke for units {list(done.shape)}, but there are {list(self.carried['alive'].shape)}: its unit "
+                f"the halting spoke for units {list(done.shape)}, but there are {list(alive.shape)}: its unit "
                 '("example" or "token") must fit what it decides on; an exit decides on the head\'s answer'
             )
-        if isinstance(n, Tensor):
-            return done | (n >= self.max_steps)
-        return torch.ones_like(done) if n >= self.max_steps else done
+        if isinstance(taken, int):
+            return alive if taken >= self.max_steps else done & alive
+        return (done | self._per_unit(taken >= self.max_steps)) & alive
 
-    def _newly(self, done: Tensor) -> Tensor:
-        """Of the units that are done, those that were not before."""
-        return done if self.whole else done & self.carried["alive"]
+    def _per_unit(self, of_examples: Array) -> Array:
+        return of_examples[:, None] if self.per_token else of_examples
 
-    def _end_examples(self, n: int | Tensor, done: Tensor) -> Tensor | None:
-        """Note who is done, and where they are."""
-        places = done.nonzero().squeeze(1)
+    def _end_examples(self, ending: Array) -> Array | None:
+        """Note who ends, and where they are."""
+        places = np.flatnonzero(ending)
         if not len(places):
             return None
-        self._note(n, done)
+        self.carried["alive"] = self.carried["alive"] ^ ending
         return places
 
-    def _end_tokens(self, n: int | Tensor, done: Tensor) -> Tensor | None:
-        """Note which tokens are done, and where the examples are of which they were the last (or none was real)."""
-        if not done.any():
+    def _end_tokens(self, ending: Array) -> Array | None:
+        """Note which tokens end, and where the examples are of which they were the last (or none was real)."""
+        if not ending.any():
             return None
-        self._note(n, done)
-        ended, counts = self.carried["ended"], self.needed.counts  # type: ignore[union-attr]
-        places = [i for i, (before, left) in enumerate(zip(ended.tolist(), counts, strict=True)) if not (before or left)]
-        if not places:
-            return None
-        found = torch.tensor(places, device=ended.device)
-        self.carried["ended"] = ended.index_fill(0, found, True)
-        return found
+        carried, taken = self.carried, self.carried["taken"]
+        carried["alive"] = carried["alive"] ^ ending
+        carried["steps"] = np.where(ending, taken if isinstance(taken, int) else self._per_unit(taken), carried["steps"])
+        last = ~(carried["alive"].any(1) | carried["ended"])
+        carried["ended"] = carried["ended"] | last
+        return np.flatnonzero(last) if last.any() else None
 
-    def _note(self, n: int | Tensor, done: Tensor) -> None:
-        carried = self.carried
-        carried["alive"], carried["steps"] = carried["alive"] ^ done, torch.where(done, n, carried["steps"])
-        self.whole = False
-
-    def _weigh(self, n: int | Tensor, share: Tensor | None, done: Tensor) -> Tensor:
+    def _weigh(self, share: Tensor | None, ending: Array) -> Tensor:
         """The weights of this step: whoever ends gets 1 minus the sum of its shares so far, as in the ledger."""
-        weights = self.carried["weights"]
-        share = torch.where(self.carried["alive"], 0.0 if share is None else share, 0.0)
-        share = torch.where(done, (1 - weights.sum(-1)).clamp_min(0), share)
-        place = torch.as_tensor(n, device=share.device).expand_as(share)[..., None] - 1
+        weights, alive = self.carried["weights"], self.carried["alive"]
+        share = torch.where(tensor(alive, weights), 0.0 if share is None else share, 0.0)
+        share = torch.where(tensor(ending, weights), (1 - weights.sum(-1)).clamp_min(0), share)
+        taken = np.broadcast_to(self.carried["taken"], len(self))
+        place = over_units(tensor(taken - 1, weights), weights).expand(*share.shape, 1)
         self.carried["weights"] = weights.scatter(-1, place, share[..., None])
         self.carried["weighed"] = tree_map(lambda t, s: _add(t, share, s), self.carried["weighed"], self.carried["state"])
         return share
 
-    def leave(self, places: Tensor) -> Parts:
+    def leave(self, places: Array) -> Parts:
         """What the examples at these places leave with."""
         carried = self.carried
-        state = carried["state"] if self.hard else carried["weighed"]
-        found = (carried["rows"], state, carried.get("answer"), carried["steps"], carried.get("weights"))
-        return Parts(*(found if len(places) == len(self) else select(found, places)))
+        state = carried["state" if self.hard else "weighed"]
+        steps = carried["steps" if self.per_token else "taken"]
+        found = carried["rows"], state, carried.get("answer"), steps, carried.get("weights")
+        rows, state, answered, steps, weights = found if len(places) == len(self) else select(found, places)
+        return Parts(rows, state, answered, np.full(len(rows), steps) if isinstance(steps, int) else steps, weights)
 
-    @property
-    def depths(self) -> Tensor:
-        """The number of each example's next step `[rows]`, where they differ; those carried along stay at the limit."""
-        return (self.carried["taken"] + 1).clamp_max(self.max_steps)
-
-    def part(self, places: Tensor) -> Live:
+    def part(self, places: Array) -> Live:
         """The examples at these places on their own."""
         other = Live(self.step, self.halting, self.head, self.max_steps)
-        other.carried, other.whole, other.ends = select(self.carried, places), self.whole, self.ends
+        other.carried, other.ends = select(self.carried, places), self.ends
         return other
 
     def add(self, other: Live) -> None:
         """Take other examples of the same kind along."""
         self.carried = concatenate(self.carried, other.carried, len(self), len(other))
-        self.whole = self.whole and other.whole
         self.ends = None if self.ends is None or other.ends is None else self.ends | other.ends
 
     def drop(self) -> None:
         """Go on without the examples that have ended."""
-        self.carried, self.whole = select(self.carried, self.going), not self.per_token
+        self.carried = select(self.carried, self.going)
 
 
 def _add(total: Tensor, weights: Tensor, values: Tensor) -> Tensor:

@@ -3,6 +3,7 @@
 from torch import Tensor
 
 from ponderosa.engine.ledger import frozen
+from ponderosa.host import Array, host, tensor
 from ponderosa.steps.base import Step
 from ponderosa.steps.tokens import Tokens
 from ponderosa.steps.transformer import TokenStep
@@ -19,20 +20,20 @@ def advance(step: Step, context: Tree, state: Tree, n: int | Tensor, active: Tok
         return step.advance_packed(context, state, n, active)
     if step.tokenwise:
         return _advance_rows(step, context, state, n, active)
-    return frozen(active.chosen, step.advance(context, state, n), state)
+    return frozen(tensor(active.chosen, step.read(state)), step.advance(context, state, n), state)
 
 
 def _advance_rows(step: Step, context: Tree, state: Tree, n: int | Tensor, active: Tokens) -> Tree:
     """The active tokens as rows of their own: nothing else is computed."""
     if isinstance(n, Tensor):
-        n = active.pack(n[:, None].expand_as(active.chosen))
+        n = active.pack(n[:, None].expand(active.chosen.shape))
     after = step.advance(tree_map(active.pack, context), tree_map(active.pack, state), n)
     return tree_map(active.put, state, after)
 
 
-def real_tokens(step: Step, state: Tensor, mask: Tensor | None) -> Tensor | None:
+def real_tokens(step: Step, state: Tensor, mask: Tensor | None) -> Array | None:
     """What is worth computing where nothing halts on its own: tokens that are not padding, or None for everything."""
     packs = isinstance(step, TokenStep) or step.tokenwise
     if mask is None or not packs or state.shape[:2] != mask.shape or state.ndim < 3:
         return None
-    return mask
+    return host(mask)

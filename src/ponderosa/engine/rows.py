@@ -4,9 +4,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from ponderosa.host import Array, tensor
 from ponderosa.tree import Tree, leaves, tree_map
 
 
@@ -14,10 +16,10 @@ from ponderosa.tree import Tree, leaves, tree_map
 class Parts:
     """What examples leave with: the weighed state, the answer if it is their last step's own, the steps, the weights."""
 
-    rows: Tensor
+    rows: Array
     state: Tree
     output: Tensor | None
-    steps: Tensor
+    steps: Array
     weights: Tensor | None
 
 
@@ -31,31 +33,47 @@ def check_rows(tree: Tree, examples: int) -> None:
             )
 
 
-def select(tree: Tree, chosen: Tensor) -> Tree:
-    """The chosen examples of every tensor."""
-    return tree_map(lambda leaf: leaf.index_select(0, chosen) if isinstance(leaf, Tensor) and leaf.ndim else leaf, tree)
+def select(tree: Tree, places: Array) -> Tree:
+    """The examples at these places, of every tensor and array."""
+    index: Tensor | None = None
+
+    def of(leaf: Any) -> Any:
+        nonlocal index
+        if isinstance(leaf, np.ndarray):
+            return leaf[places]
+        if not isinstance(leaf, Tensor) or not leaf.ndim:
+            return leaf
+        if index is None or index.device != leaf.device:
+            index = tensor(places, leaf)
+        return leaf.index_select(0, index)
+
+    return tree_map(of, tree)
 
 
 def concatenate(one: Tree, other: Tree, examples: int, others: int) -> Tree:
     """Both together; what only one side has noted yet (a first answer, known keys and values) is zero on the other."""
     if isinstance(one, dict):
         return {key: concatenate(one.get(key), other.get(key), examples, others) for key in {**one, **other}}
-    if one is None and isinstance(other, Tensor):
-        one = other.new_zeros(examples, *other.shape[1:])
-    if other is None and isinstance(one, Tensor):
-        other = one.new_zeros(others, *one.shape[1:])
+    one = _nothing(other, examples) if one is None else one
+    other = _nothing(one, others) if other is None else other
     return tree_map(_cat, one, other)
 
 
+def _nothing(like: Any, examples: int) -> Any:
+    if isinstance(like, Tensor):
+        return like.new_zeros(examples, *like.shape[1:])
+    return np.zeros((examples, *like.shape[1:]), like.dtype) if isinstance(like, np.ndarray) else None
+
+
 def _cat(*parts: Any) -> Any:
+    if isinstance(parts[0], np.ndarray):
+        return np.concatenate(parts)
     return torch.cat(parts) if isinstance(parts[0], Tensor) and parts[0].ndim else parts[0]
 
 
 def join(parts: Sequence[Parts]) -> Parts:
     """The parts of all examples, in the order of their rows."""
-    fields = [(p.rows, p.state, p.output, p.steps, p.weights) for p in parts]
-    rows, *rest = tree_map(_cat, *fields) if len(fields) > 1 else fields[0]
-    if len(fields) == 1:  # all ended together, in the order in which they came
-        return Parts(rows, *rest)
-    order = rows.argsort()
-    return Parts(*select((rows, *rest), order))
+    if len(parts) == 1:  # all ended together, in the order in which they came
+        return parts[0]
+    rows, *rest = tree_map(_cat, *((p.rows, p.state, p.output, p.steps, p.weights) for p in parts))
+    return Parts(*select((rows, *rest), rows.argsort()))

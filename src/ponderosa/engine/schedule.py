@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 
-from torch import Tensor
+import numpy as np
 
 from ponderosa.engine.live import Live
 from ponderosa.engine.rows import Parts
 from ponderosa.engine.thrift import Thrift
+from ponderosa.host import Array
 
 Place = tuple[Hashable, int]
 """What can be in one batch: examples of one kind (of one padded length), and at one layer of a stack (0 where depths mix)."""
@@ -83,16 +84,16 @@ class Schedule:
             waiting.thrift = Thrift(live.step, live.step.read(live.carried["state"]), gathers=3)
         return waiting.thrift.pays(waiting.halted, len(live) - waiting.halted)
 
-    def run(self, failed: Callable[[Tensor, Exception], None]) -> Parts | None:
+    def run(self, failed: Callable[[Array, Exception], None]) -> Parts | None:
         """One step of one queue: what the examples that ended leave with. Examples whose step raises an error leave, too."""
         self.round += 1
         place = self._next()
         waiting = self.queues[place]
         if waiting.leaves:  # and nobody came to fill their slots
             self._leave(waiting)
-        live, n = waiting.live, waiting.live.depths if self.mixes else place[1]
+        live = waiting.live
         try:
-            ended = live.take_step(n)
+            ended = live.take_step(None if self.mixes else place[1])
         except Exception as error:
             self._apart(place, failed, error)
             return None
@@ -120,13 +121,13 @@ class Schedule:
 
         return max(self.queues, key=merit)
 
-    def _apart(self, place: Place, failed: Callable[[Tensor, Exception], None], error: Exception) -> None:
+    def _apart(self, place: Place, failed: Callable[[Array, Exception], None], error: Exception) -> None:
         """A step that failed for a batch is tried for each of its examples alone, so that only the culprit fails."""
         live = self.queues.pop(place).live
         going = live.going
-        for one in going.split(1):
-            alone = live.part(one)
+        for one in going:
+            alone = live.part(np.array([one]))
             if len(going) == 1:
                 failed(alone.carried["rows"], error)
             else:
-                self.queues[((place[0], "alone", int(alone.carried["rows"])), place[1])] = Waiting(alone, self.round)
+                self.queues[((place[0], "alone", int(alone.carried["rows"][0])), place[1])] = Waiting(alone, self.round)

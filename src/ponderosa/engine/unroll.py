@@ -1,5 +1,6 @@
 """The masked unroll, for training: every unit goes along until all have halted, and autograd sees it all."""
 
+import math
 from collections.abc import Callable
 
 import torch
@@ -53,27 +54,34 @@ def unroll(
 
 
 class _Look:
-    """Says whether everyone has halted, by the states of the latest steps: ahead of the ledger, without gradients."""
+    """Says how many steps are still needed, by the states of the latest ones: ahead of the ledger, without gradients."""
 
     def __init__(
         self, step: Step, halting: Halting, head: nn.Module | None, memory: Memory, ledger: Ledger, mask: Tensor | None
     ):
         self.step, self.halting, self.head, self.mask = step, halting, head, mask
-        self.memory, self.alive, self.n = memory, ledger.alive, ledger.n
+        self.memory, self.alive, self.spent, self.n = memory, ledger.alive, ledger.spent, ledger.n
 
     @torch.no_grad()
-    def __call__(self, states: Tree) -> bool:
+    def __call__(self, states: Tree) -> int:
+        """After how many steps to look again; 0 where everyone has halted."""
         reads = self.step.read(states)
         answered = answers(self.head, reads, self.n + 1, self.mask) if self.halting.reads_output else None
-        _, dones, self.memory = self.halting.scan(self.n + 1, reads, answered, self.memory)
+        shares, dones, self.memory = self.halting.scan(self.n + 1, reads, answered, self.memory)
         self.n += len(dones)
         self.alive = self.alive & ~dones.any(0)
-        return not self.alive.any()
+        if not self.alive.any():
+            return 0
+        return max(1, self.n // 2 if shares is None else self._ahead(shares))
+
+    def _ahead(self, shares: Tensor) -> int:
+        """The further steps of the slowest unit, if it goes on at its pace."""
+        self.spent = self.spent + shares.sum(0)
+        slowest = float(torch.where(self.alive, self.spent, 1.0).min())
+        return math.ceil(self.n * min(1 / max(slowest, 1e-6) - 1, 1e6))
 
 
-def _advance(
-    step: Step, context: Tree, state: Tree, first: int, count: int, stop: Callable[[Tree], bool] | None = None
-) -> Tree:
+def _advance(step: Step, context: Tree, state: Tree, first: int, count: int, stop: Callable[[Tree], int] | None = None) -> Tree:
     """The states of `count` steps, stacked in front of every tensor of the state; of fewer, where `stop` says so."""
     if hasattr(step, "unroll"):
         return step.unroll(context, state, first, count, stop)  # type: ignore[operator]

@@ -2,9 +2,12 @@
 
 from collections.abc import Sequence
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+
+from ponderosa.host import tensor
 
 
 def attend(queries: Tensor, keys_values: Tensor, heads: int, mask: Tensor | None = None, bias: Tensor | None = None) -> Tensor:
@@ -43,7 +46,7 @@ def _attend_together(
     shown, _ = _padded(keys_values, key_counts)
     mask = None
     if min(key_counts) < shown.shape[1]:
-        mask = torch.arange(shown.shape[1], device=queries.device) < torch.tensor(key_counts, device=queries.device)[:, None]
+        mask = tensor(np.arange(shown.shape[1]) < np.array(key_counts)[:, None], queries)
     attended = attend(padded, shown, heads, mask).flatten(0, 1)
     return attended if places is None else attended.index_select(0, places)
 
@@ -53,10 +56,9 @@ def _padded(rows: Tensor, counts: Sequence[int]) -> tuple[Tensor, Tensor | None]
     examples, most = len(counts), max(counts)
     if min(counts) == most:
         return rows.unflatten(0, (examples, most)), None
-    each = torch.tensor(counts, device=rows.device)
-    missing = most - each
-    shift = (missing.cumsum(0) - missing).repeat_interleave(each, output_size=len(rows))  # the padding of the examples before
-    places = torch.arange(len(rows), device=rows.device) + shift
+    missing = most - np.array(counts)
+    shift = (missing.cumsum() - missing).repeat(counts)  # the padding of the examples before
+    places = tensor(np.arange(len(rows)) + shift, rows)
     padded = rows.new_zeros(examples * most, *rows.shape[1:]).index_copy(0, places, rows)
     return padded.unflatten(0, (examples, most)), places
 

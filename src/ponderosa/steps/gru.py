@@ -37,7 +37,7 @@ class GRUStep(Step):
     def unroll(self, context: Tensor, state: Tensor, first: int, steps: int, stop: Stop | None = None) -> Tensor:
         """The states of `steps` steps in a row `[steps, batch, ..., hidden_size]`, differentiable, faster than one by one.
 
-        Now and then `stop` is shown the new states, stacked; where it answers True, no further steps are taken.
+        Now and then `stop` is shown the new states, stacked, and says after how many steps again; 0 ends it.
         """
         shape, cell = state.shape[:-1], self.cell
         look = None if stop is None else lambda states: stop(states.unflatten(1, shape))

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ponderosa.steps.gru_unroll import Stop, looks
+from ponderosa.steps.gru_unroll import Stop, taken
 
 FLAGS = ("-O3", "-march=native", "-fno-math-errno", "-fno-trapping-math", "-shared", "-fPIC")
 THREADS = ("-fopenmp",) if sys.platform == "linux" else ()  # elsewhere the compiler may not know it
@@ -37,10 +37,11 @@ class NativeUnroll(torch.autograd.Function):
         # it anew costs as much as the arithmetic
         room = state.new_empty(5 * steps, *state.shape)
         states = room[4 * steps :]  # before them stand the gates and the candidates
-        for first, end in looks(steps, stop):
+
+        def take(first: int, end: int) -> None:
             ops.gru_forward(first, end, inputs, state, transposed, bias, room)
-            if stop and end < steps and stop(states[first:end]):
-                break
+
+        end = taken(steps, take, stop, lambda first, end: states[first:end])
         ctx.save_for_backward(state, weight, room)
         return states[:end]
 

@@ -11,7 +11,10 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-Stop = Callable[[Tensor], bool]
+Stop = Callable[[Tensor], int]
+"""Is shown the newest states, and says after how many steps it wants to see more; 0 for enough."""
+FEWEST = 3
+"""Steps between two looks: a look takes about as long as they do."""
 
 
 class Unroll(torch.autograd.Function):
@@ -22,13 +25,14 @@ class Unroll(torch.autograd.Function):
         ctx: Any, inputs: Tensor, state: Tensor, weight: Tensor, bias: Tensor, steps: int, stop: Stop | None = None
     ) -> Tensor:
         states, kept = [state], []
-        for first, end in looks(steps, stop):
+
+        def take(first: int, end: int) -> None:
             for _ in range(first, end):
                 *parts, after = gru(inputs, torch.addmm(bias, states[-1], weight.t()), states[-1])
                 states.append(after)
-                kept += parts
-            if stop and end < steps and stop(torch.stack(states[first + 1 :])):
-                break
+                kept.extend(parts)
+
+        taken(steps, take, stop, lambda first, end: torch.stack(states[first + 1 : end + 1]))
         ctx.save_for_backward(weight, *states, *kept)  # each by itself: the compiler would copy them together
         return torch.stack(states[1:])
 
@@ -69,10 +73,14 @@ def gru_back(r: Tensor, z: Tensor, g: Tensor, c: Tensor, after: Tensor, d_state:
     return d_gates, d_c, d_state * z
 
 
-def looks(steps: int, stop: Stop | None) -> list[tuple[int, int]]:
-    """The first step and the end of what is done between two questions to `stop`: half as many steps as were taken, at least
-    3, so that looking and steps that nobody needs both stay a small part of the whole."""
-    starts = [0]
-    while stop and (end := starts[-1] + max(3, starts[-1] // 2)) < steps - 1:  # nobody is asked about a single last step
-        starts.append(end)
-    return list(zip(starts, [*starts[1:], steps], strict=True))
+def taken(
+    steps: int, take: Callable[[int, int], None], stop: Stop | None, shown: Callable[[int, int], Tensor]
+) -> int:  # fmt: skip
+    """Take steps, all or until `stop` has seen enough; how many were taken."""
+    end, more = 0, FEWEST if stop else steps
+    while more and end < steps:
+        first, end = end, min(end + max(more, FEWEST), steps)
+        end = steps if end == steps - 1 else end  # nobody is asked about a single last step
+        take(first, end)
+        more = stop(shown(first, end)) if stop and end < steps else 0
+    return end

@@ -4,25 +4,29 @@ from __future__ import annotations
 
 from functools import cached_property
 
+import numpy as np
 import torch
 from torch import Tensor
+
+from ponderosa.host import Array, host, tensor
 
 
 class Tokens:
     """The tokens that `chosen` `[batch, token]` says; what follows from it is found once, for as long as they stay the same."""
 
-    def __init__(self, chosen: Tensor):
-        self.chosen = chosen
+    def __init__(self, chosen: Tensor | Array):
+        self.given, self.chosen = chosen, host(chosen)
+        self._index: Tensor | None = None
 
     @staticmethod
-    def of(chosen: Tensor, known: Tokens | None) -> Tokens:
+    def of(chosen: Tensor | Array, known: Tokens | None) -> Tokens:
         """These tokens: as they are known already, if `known` are the very same."""
-        return known if known is not None and known.chosen is chosen else Tokens(chosen)
+        return known if known is not None and known.given is chosen else Tokens(chosen)
 
     @cached_property
-    def rows(self) -> Tensor:
+    def rows(self) -> Array:
         """Their places in the flattened batch."""
-        return self.chosen.flatten().nonzero().squeeze(1)
+        return np.flatnonzero(self.chosen)
 
     @cached_property
     def counts(self) -> list[int]:
@@ -34,12 +38,18 @@ class Tokens:
 
     @property
     def all(self) -> bool:
-        return len(self) == self.chosen.numel()
+        return len(self) == self.chosen.size
+
+    def index(self, like: Tensor) -> Tensor:
+        """The places as a tensor where `like` is."""
+        if self._index is None:
+            self._index = tensor(self.rows, like)
+        return self._index
 
     def pack(self, values: Tensor) -> Tensor:
         """Their rows of `[batch, token, ...]`: without a copy, where all tokens are chosen."""
         flat = values.flatten(0, 1)
-        return flat if self.all else flat.index_select(0, self.rows)
+        return flat if self.all else flat.index_select(0, self.index(values))
 
     def put(self, values: Tensor, rows: Tensor, in_place: bool = False) -> Tensor:
         """`[batch, token, ...]` with their rows replaced."""
@@ -47,4 +57,4 @@ class Tokens:
             return rows.view_as(values)
         flat = values.flatten(0, 1)
         write = torch.Tensor.index_copy_ if in_place else torch.Tensor.index_copy
-        return write(flat, 0, self.rows, rows).view_as(values)
+        return write(flat, 0, self.index(values), rows).view_as(values)

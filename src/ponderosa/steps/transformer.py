@@ -3,9 +3,11 @@
 from collections.abc import Sequence
 from typing import Literal
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
+from ponderosa.host import host
 from ponderosa.steps.attention import attend, attend_packed
 from ponderosa.steps.base import Step
 from ponderosa.steps.block import Block, Layer, Planned, shapes
@@ -46,8 +48,7 @@ class TokenStep(Step):
         return torch.zeros_like(x) if self.recall else x
 
     def prepare(self, x: Tree, mask: Tensor | None = None) -> Tree:
-        real = torch.ones(x.shape[:2], dtype=torch.bool, device=x.device) if mask is None else mask
-        return {"mask": mask, "real": real, "changed": real, "input": x if self.recall else None}
+        return {"mask": mask, "input": x if self.recall else None}
 
     def advance(self, context: Tree, state: Tensor, n: int | Tensor, active: Tensor | None = None) -> Tensor:
         """All tokens, padded. With frozen keys and values `active` `[batch, token]` must say who has not halted."""
@@ -91,20 +92,14 @@ class TokenStep(Step):
         if not (self.frozen_kv or self.repeats_exactly):
             return layer.keys_values(shown.pack(h))
         # a repeated layer shows the same of a token until its state changes; a frozen one for ever what it showed last
-        changed = active if self.frozen_kv else self._changed(context, active, shown)
-        computed = layer.keys_values(changed.pack(h))
-        kv = context.get("kv")
+        known, kv = context.get("known"), context.get("kv")
+        unknown = active if self.frozen_kv else shown if known is None else Tokens(shown.chosen & ~known)
+        computed = layer.keys_values(unknown.pack(h))
         if kv is None:
             kv = computed.new_zeros(*active.chosen.shape, computed.shape[-1])
-        kv = changed.put(kv, computed, in_place=not torch.is_grad_enabled())
-        context |= {"changed": active.chosen, "active": active, "kv": kv}
+        kv = unknown.put(kv, computed, in_place=not torch.is_grad_enabled())
+        context |= {"known": shown.chosen & ~active.chosen, "kv": kv}
         return shown.pack(kv)
-
-    @staticmethod
-    def _changed(context: Tree, active: Tokens, shown: Tokens) -> Tokens:
-        """The tokens whose keys and values are not known: their state changed in the step before, and somebody will ask."""
-        changed = context["changed"]
-        return Tokens.of(changed if all(active.counts) else changed & shown.chosen, context.get("active"))
 
     @property
     def repeats_exactly(self) -> bool:
@@ -165,8 +160,5 @@ class TransformerStep(TokenStep):
 
 def _shown(context: Tree, active: Tokens) -> Tokens:
     """The tokens that some active one attends to: the real ones of examples that have active tokens."""
-    real = context["real"]
-    if not all(active.counts):
-        return Tokens(real & (torch.tensor(active.counts, device=real.device) > 0)[:, None])
-    context["shown"] = Tokens.of(real, context.get("shown"))
-    return context["shown"]
+    asking = active.chosen.any(1, keepdims=True)
+    return Tokens(np.broadcast_to(asking, active.chosen.shape) if context["mask"] is None else host(context["mask"]) & asking)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -12,6 +13,7 @@ from ponderosa.engine.live import Live
 from ponderosa.engine.rows import Parts
 from ponderosa.engine.schedule import Schedule
 from ponderosa.halting.base import Units
+from ponderosa.host import Array
 from ponderosa.ponder import Ponder
 from ponderosa.stream.request import Answer, Request, batched, kind, length
 from ponderosa.tree import Tree
@@ -70,7 +72,7 @@ class Traffic:
             self._begin_waiting(of_kind)
         begun = self.begun.pop(of_kind, None)
         if begun is not None and len(begun) > room:
-            places = torch.arange(len(begun))
+            places = np.arange(len(begun))
             self.begun[of_kind], begun = begun.part(places[room:]), begun.part(places[:room])
         if begun is not None:
             self.schedule.admit(of_kind, begun)
@@ -87,7 +89,7 @@ class Traffic:
         try:
             self._keep(of_kind, self._begin([asked]))
         except Exception as error:
-            self._fail(torch.tensor(asked[:1]), error)
+            self._fail(np.array(asked[:1]), error)
 
     def _keep(self, of_kind: Hashable, begun: Live) -> None:
         """Until there is room for them, beside those of their kind that are begun already."""
@@ -101,9 +103,9 @@ class Traffic:
         like = next(net.parameters(), torch.empty(0))
         lengths = [self.lengths[number] for number in numbers] if self.tokens else None
         x, state, units = net.begin(**batched([request for _, request in new], lengths, like))
-        return Live(net.step, net.halting, net.head, net.max_steps).begin(torch.tensor(numbers), x, state, units)
+        return Live(net.step, net.halting, net.head, net.max_steps).begin(np.array(numbers), x, state, units)
 
-    def _fail(self, rows: Tensor, error: Exception) -> None:
+    def _fail(self, rows: Array, error: Exception) -> None:
         for number in rows.tolist():
             self.lengths.pop(number, None)
             self.failed.append(Answer(number, error=error))
@@ -111,7 +113,7 @@ class Traffic:
     def _answers(self, parts: Parts) -> list[Answer]:
         """The head's answers for examples that have ended, without their padding."""
         net = self.net
-        units = Units(parts.steps.shape, mask=self._mask(parts))
+        units = Units(torch.Size(parts.steps.shape), mask=self._mask(parts))
         found = solution(net.step, net.head, parts, units, net.max_steps)
         finite = torch.isfinite(found.output).flatten(1).all(1).tolist()
         per_token = found.output.ndim > 2 and found.output.shape[:2] == net.step.read(found.state).shape[:2]
