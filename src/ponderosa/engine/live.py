@@ -75,7 +75,7 @@ class Live:
         number = n or tensor(taken, self.step.read(carried["state"]))
         state = advance(self.step, carried["context"], carried["state"], number, self.needed)
         if n and self.ends is not None and n not in self.ends and n < self.max_steps:
-            carried["state"] = state
+            carried["state"], carried["taken"] = state, n
             return None
         read = self.step.read(state)
         output = answer(self.head, read, number, carried["head_mask"]) if self.halting.reads_output else None
