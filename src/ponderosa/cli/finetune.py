@@ -40,7 +40,8 @@ def main(argv: list[str]) -> None:
     argv = ["--task", *argv] if argv and not argv[0].startswith("-") else argv
     options = parser.parse_args(argv)
     at_least_one(examples=options.examples)
-    run, settings = (kind(**{f.name: options[f.name] for f in fields(kind)}) for kind in (TextToTextRun, Settings))
+    run = TextToTextRun(**{f.name: options[f.name] for f in fields(TextToTextRun)})
+    settings = Settings(**{f.name: options[f.name] for f in fields(Settings)})
     folder = RunFolder(options.folder or f"runs/{run.task}-{'with-pad' if run.scratch_pad else 'without'}")
     found = fine_tune(run, settings, folder, examples=options.examples)
     found |= {"command": command_line("finetune", argv), "environment": environment("transformers")}
@@ -49,11 +50,7 @@ def main(argv: list[str]) -> None:
     rows = [row | row["kinds"] for row in found["by_difficulty"]]
     columns = {"difficulty": "hops", "label": "label right", "last": "last number right", "tokens": "tokens"}
     print(table(rows, columns | {kind: kind for kind in found["by_difficulty"][0]["kinds"]}))
-    print(f"\n{examples_line(found)}; {folder.path}/model")
-
-
-def examples_line(found: dict) -> str:
-    return (
-        f"accuracy {found['accuracy']:.4f} on {found['examples']:,} test examples of 1 to 9 hops after "
-        f"{found['batches']:,} batches in {found['train_seconds']:.0f} s"
+    print(
+        f"\naccuracy {found['accuracy']:.4f} on {found['examples']:,} test examples; {found['batches']:,} batches in "
+        f"{found['train_seconds']:.0f} s; {folder.path}/model"
     )

@@ -81,7 +81,7 @@ def count(ids: Tensor, end: int) -> Tensor:
 @torch.no_grad()
 def greedy(model: Any, x: Tensor, mask: Tensor | None, longest: int, *, cache: bool = True) -> Tensor:
     """The likeliest token each time `[batch, token]`, by any encoder-decoder of `transformers`, whatever its own settings."""
-    from transformers import GenerationConfig
+    from transformers import DynamicCache, EncoderDecoderCache, GenerationConfig
 
     own = model.generation_config
     start = own.decoder_start_token_id if own.decoder_start_token_id is not None else model.config.decoder_start_token_id
@@ -91,4 +91,6 @@ def greedy(model: Any, x: Tensor, mask: Tensor | None, longest: int, *, cache: b
     )  # fmt: skip
     device = next(model.parameters()).device
     mask = torch.ones_like(x) if mask is None else mask
-    return model.generate(x.to(device), attention_mask=mask.long().to(device), generation_config=config)[:, 1:]
+    # a cache that grows: generate's own has as many layers as the encoder, too few for a decoder that is deeper
+    known = {"past_key_values": EncoderDecoderCache(DynamicCache(), DynamicCache())} if cache else {}
+    return model.generate(x.to(device), attention_mask=mask.long().to(device), generation_config=config, **known)[:, 1:]

@@ -8,7 +8,8 @@ from typing import NamedTuple
 
 RIGHT, WRONG, MALFORMED = "right", "label wrong", "malformed"
 KINDS = (
-    RIGHT, "pad exact, label wrong", "label right, pad inexact", "both wrong, consistent", "both wrong, inconsistent", MALFORMED,
+    RIGHT, "pad exact, label wrong", "label right, pad inexact", "both wrong, consistent", "both wrong, inconsistent",
+    MALFORMED,
 )  # fmt: skip
 """What an answer with a scratch-pad can be; it is exactly one of them. Wrong and consistent: the pad ends with the label."""
 KINDS_WITHOUT = (RIGHT, WRONG, MALFORMED)

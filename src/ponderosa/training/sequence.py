@@ -39,15 +39,16 @@ class SequenceObjective(Learner):
         out = self.net(
             input_ids=batch.x, attention_mask=mask, labels=batch.y, use_cache=False, output_hidden_states=self.head is not None
         )
-        loss = self._all_layers(out, batch.y) if self.head else out.loss
+        loss = out.loss if self.head is None else self._all_layers(self.head, out, batch.y)
         with torch.no_grad():
             real = batch.y != IGNORED
             right = ((out.logits.argmax(-1) == batch.y) | ~real).all(1)
             return loss, torch.stack([loss.detach(), right.to(loss.dtype).mean(), real.sum(1).to(loss.dtype).mean()])
 
-    def _all_layers(self, out: Any, target: Tensor) -> Tensor:
+    @staticmethod
+    def _all_layers(head: TokenHead, out: Any, target: Tensor) -> Tensor:
         # the last of the decoder's states is normed already, and its loss is known
-        early = [self.head(state) for state in out.decoder_hidden_states[1:-1]]
+        early = [head(state) for state in out.decoder_hidden_states[1:-1]]
         losses = [F.cross_entropy(logits.flatten(0, 1), target.flatten(), ignore_index=IGNORED) for logits in early]
         weighed = [n * loss for n, loss in enumerate([*losses, out.loss], 1)]
         return torch.stack(weighed).sum() / sum(range(1, len(weighed) + 1))

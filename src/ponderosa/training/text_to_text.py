@@ -115,6 +115,7 @@ def small(run: TextToTextRun, task: CPVRText) -> Any:
         vocab_size=len(words), d_model=run.width, d_kv=run.width // run.heads, d_ff=4 * run.width, num_heads=run.heads,
         num_layers=run.encoder_layers, num_decoder_layers=run.decoder_layers, dropout_rate=0.0,
         relative_attention_num_buckets=buckets, relative_attention_max_distance=2 * run.length,
-        pad_token_id=words.pad_token_id, eos_token_id=words.eos_token_id, decoder_start_token_id=words.pad_token_id,
+        pad_token_id=words.pad_token_id, eos_token_id=words.eos_token_id,
     )  # fmt: skip
+    config.decoder_start_token_id = words.pad_token_id
     return T5ForConditionalGeneration(config)
