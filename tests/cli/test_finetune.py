@@ -95,8 +95,8 @@ def test_any_family_by_its_folder(tmp_path: Path) -> None:
     tokenizer = word_tokenizer(["#", *map(str, range(7))])
     config = BartConfig(
         d_model=8, encoder_layers=1, decoder_layers=2, encoder_attention_heads=1, decoder_attention_heads=1, encoder_ffn_dim=8,
-        decoder_ffn_dim=8, vocab_size=len(tokenizer), max_position_embeddings=64, pad_token_id=0, bos_token_id=0, eos_token_id=1,
-        decoder_start_token_id=1, forced_eos_token_id=1,
+        decoder_ffn_dim=8, vocab_size=len(tokenizer), max_position_embeddings=64, pad_token_id=0, bos_token_id=0,
+        eos_token_id=1, decoder_start_token_id=1, forced_eos_token_id=1,
     )  # fmt: skip
     BartForConditionalGeneration(config).save_pretrained(tmp_path / "bart")
     tokenizer.save_pretrained(tmp_path / "bart")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from ponderosa.measure.evaluate import Evaluation, batches, share
-from ponderosa.tasks.base import Batch, Split
+from ponderosa.tasks.base import Split
 from ponderosa.tasks.cpvr_answers import Verdict
 from ponderosa.tasks.cpvr_text import CPVRText
 
@@ -56,22 +56,19 @@ def written(
 ) -> Written:  # fmt: skip
     """Let `write` answer the first `examples` of a split, and judge every answer."""
     verdicts, tokens, difficulties = [], [], []
-    for batch in _shares(task, split, examples, batch_size, rank, ranks):
+    for whole in batches(task, split, examples, batch_size):
+        batch = share(whole, rank, ranks)
         ids = write(batch.x, batch.mask).cpu()
         verdicts += task.judge(ids, batch.y)
-        tokens.append(count(ids, task.tokenizer.eos_token_id))
+        tokens.append(token_counts(ids, task.tokenizer.eos_token_id))
         difficulties.append(batch.difficulty)
     return Written(verdicts, torch.cat(tokens), torch.cat(difficulties), task.longest, task.kinds)
 
 
-def _shares(task: CPVRText, split: Split, examples: int, batch_size: int, rank: int, ranks: int) -> Iterator[Batch]:
-    return (share(batch, rank, ranks) for batch in batches(task, split, examples, batch_size))
-
-
-def count(ids: Tensor, end: int) -> Tensor:
+def token_counts(ids: Tensor, end: int) -> Tensor:
     """The tokens of each answer `[batch]`, its end mark included.
 
-    >>> count(torch.tensor([[5, 1, 0], [5, 6, 7]]), end=1)
+    >>> token_counts(torch.tensor([[5, 1, 0], [5, 6, 7]]), end=1)
     tensor([2, 3])
     """
     ended = (ids == end).int()

@@ -77,20 +77,19 @@ def outcome(recipe: Mapping[str, Any], groups: Mapping[str, list[Job]]) -> Outco
         text.append(reading(name, lines, guess, near, far))
         points = {line: [standard_error(runs, key, h) for h in (*near, *far)] for line, (runs, key) in lines.items()}
         figures[name] = accuracy_by_hops(points, guess, near)
-    hops = [h for h in rows[0] if h.isdigit()] if rows else []
+    most = max(numbers(recipe, name).test_hops for name in recipe["tasks"])
     columns = {
-        "task": "task", "model": "model", "rounds": "rounds", "parameters": "parameters",
-        **{h: f"{h} hop{'s' if h != '1' else ''}" for h in hops},
-        "spent": "tokens or layers, 1 hop", "spent_far": f"{hops[-1]} hops",
+        "task": "task", "model": "model", "rounds": "rounds", "parameters": "parameters", "1": "1 hop",
+        **{str(h): f"{h} hops" for h in range(2, most + 1)}, "spent": "tokens or layers, 1 hop", "spent_far": f"{most} hops",
     }  # fmt: skip
     return Outcome(rows, columns, "\n\n".join(text), figures)
 
 
 BEFORE = (
-    "Accuracy on the test, mean ± standard error over rounds of training, as in the paper. The paper fine-tunes T5-small, "
-    "pretrained; ours is a small T5 trained from nothing on the task alone, so nothing here confirms or refutes what the paper "
-    "says of pretrained models. What a T5 with a scratch-pad spends on an example are the tokens that it writes, each through "
-    "all layers of its decoder; a UT spends layers."
+    "Accuracy on the test, mean ± standard error over rounds of training, as in the paper (in the findings below: ± standard "
+    "deviation). The paper fine-tunes T5-small, pretrained; ours is a small T5 trained from nothing on the task alone, so "
+    "nothing here confirms or refutes what the paper says of pretrained models. What a T5 with a scratch-pad spends on an "
+    "example are the tokens that it writes, each through all layers of its decoder; a UT spends layers."
 )
 
 

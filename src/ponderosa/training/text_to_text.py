@@ -106,11 +106,11 @@ def pretrained(name: str) -> Any:
 
 
 def small(run: TextToTextRun, task: CPVRText) -> Any:
-    """A small T5 from nothing. Distances have a bias each up to the sequence's length: where a number stands is all it has."""
+    """A small T5 from nothing. Distances up to half the sequence have a bias each, farther ones share some, as T5 has it."""
     from transformers import T5Config, T5ForConditionalGeneration
 
     words = task.tokenizer
-    buckets = 4 * -(-(run.length + 1) // 2)
+    buckets = 4 * -(-(run.length + 1) // 2)  # a quarter for each exact distance forward, and as many backward
     config = T5Config(
         vocab_size=len(words), d_model=run.width, d_kv=run.width // run.heads, d_ff=4 * run.width, num_heads=run.heads,
         num_layers=run.encoder_layers, num_decoder_layers=run.decoder_layers, dropout_rate=0.0,
