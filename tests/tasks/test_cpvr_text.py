@@ -117,6 +117,17 @@ def test_an_answer_without_an_end_is_malformed() -> None:
     assert task.score(after, batch.y).all()
 
 
+def test_a_mark_that_begins_every_text_is_no_part_of_it() -> None:
+    """As BART's tokenizer has one."""
+    task = CPVRText(12)
+    task.tokenizer.add_special_tokens({"bos_token": "<s>"})
+    batch = task.batch("test", 0, 9)
+    begun = torch.cat([batch.y.new_full((9, 1), task.tokenizer.bos_token_id), batch.y], 1)
+    assert task.score(begun, batch.y).all()
+    twice = torch.cat([begun[:, :1], begun], 1)
+    assert not task.score(twice, batch.y).any()
+
+
 def test_batches_of_training_hold_texts_of_like_length(monkeypatch: pytest.MonkeyPatch) -> None:
     """With a token for each digit, lengths differ; sorted in windows, less is padding. All examples come, each once."""
     task = CPVRText(12, 120, train_examples=None)

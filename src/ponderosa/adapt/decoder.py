@@ -17,6 +17,8 @@ class TokenHead(nn.Module):
 
     def __init__(self, model: Any):
         super().__init__()
+        if getattr(model.config, "model_type", None) not in ("t5", "mt5"):
+            raise ValueError(f"{type(model).__name__} is not a T5: exits know the layers of T5 and mT5 only")
         self.norm, self.vocabulary = model.decoder.final_layer_norm, model.lm_head
         self.scale = model.config.d_model**-0.5 if model.config.scale_decoder_outputs else 1.0
 

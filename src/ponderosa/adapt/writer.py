@@ -38,12 +38,10 @@ class AdaptiveWriter:
     """
 
     def __init__(self, model: Any, threshold: float = 1.0, *, longest: int = 32):
-        if getattr(model.config, "model_type", None) not in ("t5", "mt5"):
-            raise ValueError(f"{type(model).__name__} is not a T5: adaptive decoding knows the layers of T5 and mT5 only")
         if not threshold > 0:
             raise ValueError(f"threshold={threshold}: a probability above 0 is needed; 1 decodes at full depth")
         self.model, self.longest = model.eval(), longest
-        self.layers, self.head = DecoderLayers(model.decoder), TokenHead(model)
+        self.head, self.layers = TokenHead(model), DecoderLayers(model.decoder)
         # a probability may round to 1: full depth is no threshold's matter
         self.halting = ConfidenceExit(threshold=threshold) if threshold < 1 else Fixed()
 

@@ -44,8 +44,8 @@ def main(argv: list[str]) -> None:
     parser.add_argument("--progress", type=bool, default=True, help="whether to show a progress bar")
     parser.add_argument("--json", type=str | None, default=None, help="write the figures to this file, too")
     options = parser.parse_args(argv)
-    at_least_one(examples=options.examples, calibration=options.calibration)
-    _, model, task = read_run(options.run)
+    at_least_one(examples=options.examples, calibration=options.calibration, batch_sizes=min(options.batch_sizes, default=0))
+    model, task = read_run(options.run)
     chosen = None
     if options.threshold is None:
         asked = {"risk": options.risk, "delta": options.delta, "examples": options.calibration}

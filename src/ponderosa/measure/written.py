@@ -51,7 +51,7 @@ class Written:
 
 
 def written(
-    write: Write, task: CPVRText, *, split: Split = "test", examples: int = 5_000, batch_size: int = 1000, rank: int = 0,
+    write: Write, task: CPVRText, split: Split = "test", examples: int = 5_000, batch_size: int = 1000, rank: int = 0,
     ranks: int = 1,
 ) -> Written:  # fmt: skip
     """Let `write` answer the first `examples` of a split, and judge every answer."""

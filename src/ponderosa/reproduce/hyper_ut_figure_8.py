@@ -63,10 +63,11 @@ def row(task: str, runs: Runs, hops: int) -> dict[str, Any]:
 def reading(task: str, shares: Mapping[str, list[float]], train_hops: int) -> str:
     """Which of the paper's findings hold here, from the shares by hops (1, 2, ...)."""
     both = [sum(parts) for parts in zip(*(shares[kind] for kind in BOTH), strict=True)]
-    buckets = {"pad exact, label wrong": shares[LABEL], "label right, pad inexact": shares[PAD], "neither": both}
-    dominant = [max(buckets, key=lambda name: buckets[name][h]) for h in range(len(both))]
-    first = [h + 1 for h, name in enumerate(dominant) if name == LABEL]
-    second = [h + 1 for h in range(len(both)) if _second(buckets, h) == "neither"]
+    first, second = ([], [])  # the hops at which an exact pad behind a wrong label leads, and at which neither comes second
+    for at, parts in enumerate(zip(shares[LABEL], shares[PAD], both, strict=True), 1):
+        order = sorted(parts, reverse=True)
+        first += [at] if parts[0] == order[0] > 0 else []
+        second += [at] if parts[2] == order[1] > 0 else []
     most, pad = max(shares[MALFORMED]), shares[PAD]
     lines = [
         f"The commonest error is an exact pad behind a wrong label, at every number of hops: {_at(first, len(both))}.",
@@ -77,10 +78,6 @@ def reading(task: str, shares: Mapping[str, list[float]], train_hops: int) -> st
         f"Malformed answers are {most:.1%} at most." if most else "No answer is malformed.",
     ]  # fmt: skip
     return "\n".join([f"On {task}, the paper's findings:\n", *(f"- {line}" for line in lines)])
-
-
-def _second(buckets: Mapping[str, list[float]], at: int) -> str:
-    return sorted(buckets, key=lambda name: buckets[name][at])[-2]
 
 
 def _at(hops: list[int], most: int) -> str:

@@ -114,9 +114,11 @@ class CPVRText(Task):
         return self.tokenizer(texts)["input_ids"]
 
     def written(self, ids: Tensor) -> list[str]:
-        """What tokens `[batch, token]` say up to the end mark, other marks spelt out; without an end, dots show it."""
-        end, texts = self.tokenizer.eos_token_id, []
+        """What tokens `[batch, token]` say up to the end mark; without one, dots show it. A mark that begins every text is left
+        out, others are spelt out."""
+        end, begin, texts = self.tokenizer.eos_token_id, self.tokenizer.bos_token_id, []
         for row in ids.tolist():
+            row = row[1:] if begin is not None and row[:1] == [begin] else row
             ended = end in row
             text = self.tokenizer.decode(row[: row.index(end)] if ended else [i for i in row if i != IGNORED])
             texts.append(text if ended else f"{text} ...")

@@ -97,9 +97,7 @@ class Trainer:
         """Look at the validation set; notes the best weights and whether to stop."""
         settings, progress = self.settings, self.progress
         rank, ranks = self.fabric.global_rank, self.fabric.world_size
-        size = 1000 // ranks * ranks
-        seen = self.learner.validate(examples=settings.evaluate_examples, batch_size=size, rank=rank, ranks=ranks)
-        seen = self._whole(seen)
+        seen = self._whole(self.learner.validate(settings.evaluate_examples, 1000 // ranks * ranks, rank, ranks))
         accuracy, steps = seen.accuracy, seen.mean_steps
         progress.since_best = 0 if accuracy > progress.best else progress.since_best + 1
         progress.best = max(progress.best, accuracy)

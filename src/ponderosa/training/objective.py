@@ -1,7 +1,6 @@
 """What the loop trains, as a module: data-parallel training wraps it, so that it sees the loss's whole graph."""
 
 from abc import ABC, abstractmethod
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -30,8 +29,8 @@ class Learner(nn.Module, ABC):
         """Of what the log shows: loss, accuracy and steps first."""
 
     @abstractmethod
-    def validate(self, **share: Any) -> Evaluation:
-        """What the network does on the validation set: `examples`, `batch_size`, and of which `rank` of how many `ranks`."""
+    def validate(self, examples: int, batch_size: int, rank: int, ranks: int) -> Evaluation:
+        """What the network does on the first examples of the validation set; on several devices, on this one's share."""
 
 
 class Objective(Learner):
@@ -57,5 +56,7 @@ class Objective(Learner):
     def names(self) -> list[str]:
         return ["loss", "accuracy", "steps", *self.net.halting.term_names]
 
-    def validate(self, **share: Any) -> Evaluation:
-        return evaluate(self.net, self.task, split="validation", **share)
+    def validate(self, examples: int, batch_size: int, rank: int, ranks: int) -> Evaluation:
+        return evaluate(
+            self.net, self.task, split="validation", examples=examples, batch_size=batch_size, rank=rank, ranks=ranks
+        )

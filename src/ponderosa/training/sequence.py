@@ -56,11 +56,12 @@ class SequenceObjective(Learner):
     def names(self) -> list[str]:
         return ["loss", "accuracy", "steps"]
 
-    def validate(self, **share: Any) -> Evaluation:
+    def validate(self, examples: int, batch_size: int, rank: int, ranks: int) -> Evaluation:
+        share = examples, batch_size, rank, ranks
         training = self.net.training
         self.net.eval()
         try:
-            return written(self.write, self.task, split="validation", **share).evaluation()
+            return written(self.write, self.task, "validation", *share).evaluation()
         finally:
             self.net.train(training)
 

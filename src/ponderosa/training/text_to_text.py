@@ -80,15 +80,15 @@ def plain_text(run: TextToTextRun, settings: Settings) -> str:
     return yaml.safe_dump({**asdict(run), **asdict(settings)})
 
 
-def read_run(folder: Path | str) -> tuple[TextToTextRun, Any, CPVRText]:
-    """A trained run: what it was, its model and its task."""
+def read_run(folder: Path | str) -> tuple[Any, CPVRText]:
+    """The model and the task of a trained run."""
     place = RunFolder(folder)
     if not (place.path / "model" / "config.json").is_file() or not place.config.is_file():
         raise FileNotFoundError(f"{place.path} is not a fine-tuned run: `ponderosa finetune` makes one")
     said = yaml.safe_load(place.config.read_text())
     run = TextToTextRun(**{name: said[name] for name in TextToTextRun.__dataclass_fields__})
     task = build_task(run, tokenizer=str(place.path / "model"))
-    return run, pretrained(str(place.path / "model")).eval(), task
+    return pretrained(str(place.path / "model")).eval(), task
 
 
 def build_task(run: TextToTextRun, tokenizer: str | None = None) -> CPVRText:
