@@ -9,6 +9,8 @@ COMMANDS = {
     "evaluate": "accuracy, steps, operations and time of a trained run",
     "compare": "train several mechanisms on the same data and show them side by side",
     "reproduce": "the tables and figures of the papers, ours beside theirs",
+    "finetune": "an encoder-decoder on pointer-value retrieval as text, with or without a scratch-pad",
+    "decode": "early exits for single tokens of a fine-tuned decoder, and what they save",
     "adapt": "make a pretrained encoder adaptive for a text classification task",
     "classify": "texts through an adaptive model, and what that saved",
     "bench": "speed, against other libraries on the same maths",

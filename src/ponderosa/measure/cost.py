@@ -84,14 +84,19 @@ def operations(net: Ponder, batch: Batch, *, full_depth: bool = False) -> float:
 def microseconds(nets: Sequence[Ponder], batch: Batch, *, repeats: int = 20) -> list[tuple[float, float]]:
     """For each network its time per example as it halts, and at full depth: all alternating, the 10th percentile of many."""
     runs = [_answer(net, batch, full_depth) for net in nets for full_depth in (False, True)]
+    tenth = [seconds / len(batch) * 1e6 for seconds in tenths(runs, repeats)]
+    return list(zip(tenth[::2], tenth[1::2], strict=True))
+
+
+def tenths(runs: Sequence[Callable[[], object]], repeats: int) -> list[float]:
+    """The seconds that each takes: they take turns, and the 10th percentile counts."""
     times: list[list[float]] = [[] for _ in runs]
     for _ in range(repeats):
         for run, seen in zip(runs, times, strict=True):
             start = time.perf_counter()
             run()
             seen.append(time.perf_counter() - start)
-    tenth = [sorted(seen)[len(seen) // 10] / len(batch) * 1e6 for seen in times]
-    return list(zip(tenth[::2], tenth[1::2], strict=True))
+    return [sorted(seen)[len(seen) // 10] for seen in times]
 
 
 def _answer(net: Ponder, batch: Batch, full_depth: bool) -> Callable[[], object]:

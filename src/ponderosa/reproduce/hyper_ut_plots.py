@@ -27,6 +27,39 @@ def by_hops(seen: Mapping[str, Runs], guess: Mapping[str, Any], near: range) -> 
 
 
 @style()
+def accuracy_by_hops(lines: Mapping[str, list[Spread | None]], guess: Mapping[str, Any], near: range) -> "Figure":
+    """Accuracy by hops, a band for each line as wide as its spread says; shading and dots as in `by_hops`."""
+    hops = [row["difficulty"] for row in guess["by_difficulty"]]
+    figure, (axis,) = panels("Accuracy", height=2.8)
+    entries = looks([{"name": name} for name in lines])
+    for points, look in zip(lines.values(), entries):
+        _band(axis, hops, points, look)
+    axis.plot(hops, [row["accuracy"] for row in guess["by_difficulty"]], ":", color=INK, linewidth=1.2)
+    axis.axvspan(near[0] - 0.4, near[-1] + 0.5, color=INK, alpha=0.1, linewidth=0)
+    percent_axis(axis)
+    axis.set_xlabel("Hops (shaded: seen in training; dotted: guessing)")
+    legend(figure, entries)
+    return figure
+
+
+@style()
+def stacked(shares: Mapping[str, list[float]], hops: list[int], train_hops: int) -> "Figure":
+    """The shares of the kinds of error, one on top of the other, by hops."""
+    figure, (axis,) = panels("Errors, share of all answers", height=2.8)
+    entries = looks([{"name": kind} for kind in shares])
+    below = [0.0] * len(hops)
+    for values, look in zip(shares.values(), entries):
+        axis.bar(hops, values, 0.7, bottom=below, color=look.color)
+        below = [b + v for b, v in zip(below, values)]
+    axis.axvspan(0.5, train_hops + 0.5, color=INK, alpha=0.1, linewidth=0)
+    percent_axis(axis)
+    axis.set_xlabel("Hops (shaded: seen in training)")
+    whole_numbers(axis)
+    legend(figure, entries)
+    return figure
+
+
+@style()
 def longer(seen: Mapping[str, Runs], far: range) -> "Figure":
     """Accuracy on more hops than in training, and steps taken, against the limit on steps."""
     limits = [row["max_steps"] for row in next(iter(seen.values()))[0]["probe"]["longer"]]

@@ -98,15 +98,23 @@ class CPVR(Task):
         ways = (self.values - lowest) // self.length + 1
         return lowest + self.length * (torch.rand(read.shape, generator=random) * ways).long()
 
+    def stops(self, x: Tensor) -> Tensor:
+        """The positions that the chains of any sequences `[batch, length]` go through, in order `[batch, most hops + 1]`;
+
+        a chain that has ended stays where it is.
+        """
+        said, here = self.read(x), torch.ones(len(x), 1, dtype=torch.long)
+        stops = [here]
+        while True:
+            onward = torch.maximum(here, said.gather(1, here - 1))
+            if torch.equal(onward, here):
+                return torch.cat(stops, 1)
+            here = onward
+            stops.append(here)
+
     def solve(self, x: Tensor) -> Tensor:
         """The answers `[batch]` to any sequences `[batch, length]`, by following the pointers."""
-        said = self.read(x)
-        here = torch.ones(len(x), 1, dtype=torch.long)
-        while True:
-            pointer = said.gather(1, here - 1)
-            if not (pointer > here).any():
-                return pointer[:, 0]
-            here = torch.maximum(here, pointer)
+        return self.read(x).gather(1, self.stops(x)[:, -1:] - 1)[:, 0]
 
     def guesses(self, x: Tensor) -> dict[str, Tensor]:
         """Answers `[batch]` by what can be seen without following a chain: what a network must beat.

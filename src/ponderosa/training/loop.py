@@ -1,4 +1,4 @@
-"""The one training loop, on Lightning Fabric, for every task and every halting."""
+"""The one training loop, on Lightning Fabric, for every task, every halting and every network."""
 
 import contextlib
 import os
@@ -10,40 +10,45 @@ from typing import Any
 import torch
 from lightning_fabric import Fabric
 from lightning_fabric.strategies import DDPStrategy, Strategy
-from torch import Tensor, nn
+from torch import Tensor
 
 from ponderosa.keys import mix
-from ponderosa.measure.evaluate import Evaluation, evaluate, share, to_like
+from ponderosa.measure.evaluate import Evaluation, share, to_like
 from ponderosa.ponder import Ponder
 from ponderosa.tasks.base import Task
 from ponderosa.training.checkpoint import Progress, load_checkpoint, save_checkpoint
-from ponderosa.training.objective import Objective
+from ponderosa.training.objective import Learner, Objective
 from ponderosa.training.run import MetricsLog, RunFolder
 from ponderosa.training.settings import Settings
 
 
 def fit(net: Ponder, task: Task, settings: Settings, folder: RunFolder) -> Progress:
     """Train `net` on `task`, going on from the folder's last checkpoint if there is one."""
+    return train(Objective(net, task), settings, folder)
+
+
+def train(learner: Learner, settings: Settings, folder: RunFolder) -> Progress:
+    """The same for anything that can tell the loss of a batch and what it is worth."""
     first = int(os.environ.get("LOCAL_RANK", 0)) == 0  # of the processes of a data-parallel run
     with folder.alone() if first else contextlib.nullcontext():
-        return Trainer(net, task, settings, folder).run()
+        return Trainer(learner, settings, folder).run()
 
 
 class Trainer:
     """One run: the objects that live as long as it does."""
 
-    def __init__(self, net: Ponder, task: Task, settings: Settings, folder: RunFolder):
-        self.net, self.task, self.settings, self.folder = net, task, settings, folder
-        self.fabric = _fabric(settings, net, folder)
+    def __init__(self, learner: Learner, settings: Settings, folder: RunFolder):
+        self.learner, self.net, self.task = learner, learner.net, learner.task
+        self.settings, self.folder = settings, folder
+        self.fabric = _fabric(settings, learner.some_unused, folder)
         self.fabric.launch()
         settings.check_shares(self.fabric.world_size)
-        optimizer = torch.optim.AdamW(net.parameters(), lr=settings.lr, weight_decay=settings.weight_decay, fused=True)
-        objective = Objective(net, task)
-        self.names = objective.names()
+        optimizer = torch.optim.AdamW(self.net.parameters(), lr=settings.lr, weight_decay=settings.weight_decay, fused=True)
+        self.names = learner.names()
         if settings.compile:
-            objective.compile()
-        self.objective, self.optimizer = self.fabric.setup(objective, optimizer)
-        self.progress = load_checkpoint(folder.last, net, self.optimizer) if folder.last.exists() else Progress()
+            learner.compile()
+        self.objective, self.optimizer = self.fabric.setup(learner, optimizer)
+        self.progress = load_checkpoint(folder.last, self.net, self.optimizer) if folder.last.exists() else Progress()
         if self.progress.batch:
             self._say(f"resuming {folder.path} after batch {self.progress.batch}")
         self.log = self._open_log(folder.metrics, ["batch", *self.names, "validation_accuracy", "validation_steps", "seconds"])
@@ -92,11 +97,7 @@ class Trainer:
         """Look at the validation set; notes the best weights and whether to stop."""
         settings, progress = self.settings, self.progress
         rank, ranks = self.fabric.global_rank, self.fabric.world_size
-        seen = evaluate(
-            self.net, self.task, split="validation", examples=settings.evaluate_examples, batch_size=1000 // ranks * ranks,
-            rank=rank, ranks=ranks,
-        )  # fmt: skip
-        seen = self._whole(seen)
+        seen = self._whole(self.learner.validate(settings.evaluate_examples, 1000 // ranks * ranks, rank, ranks))
         accuracy, steps = seen.accuracy, seen.mean_steps
         progress.since_best = 0 if accuracy > progress.best else progress.since_best + 1
         progress.best = max(progress.best, accuracy)
@@ -146,8 +147,8 @@ class Trainer:
         from tqdm import tqdm
 
         hidden = not (self.settings.progress and self.fabric.is_global_zero)
-        name = f"{type(self.task).__name__.lower()} {type(self.net.halting).__name__}"
-        return tqdm(total=self.settings.batches, initial=self.progress.batch, desc=name, unit="batch", disable=hidden)
+        done, title = self.progress.batch, self.learner.title
+        return tqdm(total=self.settings.batches, initial=done, desc=title, unit="batch", disable=hidden)
 
     def _warn_of_collapse(self, seen: Evaluation) -> None:
         if (what := seen.collapse()) and self.progress.batch >= self.settings.batches // 2:
@@ -168,13 +169,11 @@ def _seed(device: torch.device, *numbers: int) -> None:
         torch.cuda.manual_seed(seed)
 
 
-def _fabric(settings: Settings, net: Ponder, folder: RunFolder) -> Fabric:
+def _fabric(settings: Settings, some_unused: bool, folder: RunFolder) -> Fabric:
     """Fabric for one device, several on this machine, or as torchrun says."""
     torchrun = "TORCHELASTIC_RUN_ID" in os.environ
     devices = int(os.environ["LOCAL_WORLD_SIZE"]) if torchrun else settings.devices
     nodes = int(os.environ["WORLD_SIZE"]) // devices if torchrun else 1
-    # a layer that no unit of one device reached has no gradient there: the others must not wait for it
-    some_unused = not net.step.tied or isinstance(net.head, nn.ModuleList) or net.max_steps == 1
     strategy: Strategy | str = DDPStrategy(find_unused_parameters=some_unused) if devices * nodes > 1 else "auto"
     return Fabric(
         accelerator=settings.accelerator, devices=devices, num_nodes=nodes, strategy=strategy, precision=settings.precision,

@@ -1,22 +1,51 @@
-"""The loss as a module: what data-parallel training wraps, so that it sees the loss's whole graph."""
+"""What the loop trains, as a module: data-parallel training wraps it, so that it sees the loss's whole graph."""
+
+from abc import ABC, abstractmethod
 
 import torch
 from torch import Tensor, nn
 
-from ponderosa.measure.evaluate import example_steps
+from ponderosa.measure.evaluate import Evaluation, evaluate, example_steps
 from ponderosa.ponder import Ponder
 from ponderosa.tasks.base import Batch, Task
 
 
-class Objective(nn.Module):
-    """From a batch to its loss, and to the sums that the log shows."""
+class Learner(nn.Module, ABC):
+    """A network and its task: from a batch to its loss, and from the validation set to what the network is worth."""
+
+    net: nn.Module
+    task: Task
+    title: str
+    """What the progress bar says."""
+    some_unused: bool
+    """Whether a batch may leave some parameters without a gradient."""
+
+    @abstractmethod
+    def forward(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """The loss, and the means over the batch that the log shows, in the order of `names`."""
+
+    @abstractmethod
+    def names(self) -> list[str]:
+        """Of what the log shows: loss, accuracy and steps first."""
+
+    @abstractmethod
+    def validate(self, examples: int, batch_size: int, rank: int, ranks: int) -> Evaluation:
+        """What the network does on the first examples of the validation set; on several devices, on this one's share."""
+
+
+class Objective(Learner):
+    """A `Ponder` network, trained by the loss that its halting weighs."""
+
+    net: Ponder
 
     def __init__(self, net: Ponder, task: Task):
         super().__init__()
         self.net, self.task = net, task
+        self.title = f"{type(task).__name__.lower()} {type(net.halting).__name__}"
+        # a layer that no unit of one device reached has no gradient there: the others must not wait for it
+        self.some_unused = not net.step.tied or isinstance(net.head, nn.ModuleList) or net.max_steps == 1
 
     def forward(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        """The loss, and loss, score, steps and the mechanism's own terms as means over the batch `[3 + terms]`."""
         solution = self.net(batch.x, mask=batch.mask, key=batch.key)
         loss = self.net.loss(solution, batch.y, self.task.criterion)
         with torch.no_grad():
@@ -26,3 +55,8 @@ class Objective(nn.Module):
 
     def names(self) -> list[str]:
         return ["loss", "accuracy", "steps", *self.net.halting.term_names]
+
+    def validate(self, examples: int, batch_size: int, rank: int, ranks: int) -> Evaluation:
+        return evaluate(
+            self.net, self.task, split="validation", examples=examples, batch_size=batch_size, rank=rank, ranks=ranks
+        )
