@@ -2,6 +2,7 @@
 
 RESULTS = {
     "lac-table-1": "LAC, table 1: parity with a GRU, fixed, per batch and per example, and a control",
+    "pondernet-mnist": "PonderNet report, figures 1, 3, 5, 8, 9, 12: MNIST, the sweep over lambda_p",
     "pondernet-parity": "PonderNet report, figures 2, 4, 6, 7, 10, 11: parity, the sweeps over lambda_p and beta",
     "hyper-ut-figure-3": "Hyper-UT, figure 3: accuracy and depth by hops on C-PVR, ten models, in and out of distribution",
     "hyper-ut-figure-4": "Hyper-UT, figure 4: the implicit curriculum, accuracy by hops over training",

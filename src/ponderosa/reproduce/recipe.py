@@ -52,7 +52,11 @@ def expand(recipe: Mapping[str, Any], runs: Mapping[str, Mapping[str, Any]], roo
 
 
 def _job(recipe: Mapping[str, Any], options: Mapping[str, Any], seed: int, folder: Path) -> Job:
-    return job(folder / f"seed-{seed}", {**recipe["common"], **options, "seed": seed}, examples=recipe["examples"])
+    asked = {**recipe["common"], **options, "seed": seed}
+    data_dir = asked.pop("data_dir", None)
+    if data_dir is not None:  # the folder is the task's own option
+        asked["task"] = {**asked["task"], "init_args": {**asked["task"].get("init_args", {}), "data_dir": data_dir}}
+    return job(folder / f"seed-{seed}", asked, examples=recipe["examples"])
 
 
 def folder_name(name: str) -> str:
