@@ -7,8 +7,8 @@ from ponderosa.sequence import SCALE, Placed, Positions
 
 
 class PatchEncoder(Placed):
-    """Images `[batch, channel, height, width]` as tokens `[batch, token, size]`: a linear layer on each patch, and the signal of
-    its place (Dosovitskiy et al., 2021). A class token, if there is one, comes first: `ReadOut(place="query")` reads it.
+    """Images `[batch, channel, height, width]` as tokens `[batch, token, size]`: a linear layer on each patch, and the signal
+    of its place (Dosovitskiy et al., 2021). A class token, if there is one, comes first: `ReadOut(place="query")` reads it.
 
     Args:
         image: channels, height and width.
@@ -20,6 +20,8 @@ class PatchEncoder(Placed):
     >>> PatchEncoder((3, 32, 32), patch=16, size=8)(torch.zeros(2, 3, 32, 32)).shape
     torch.Size([2, 5, 8])
     """
+
+    makes_tokens = True
 
     def __init__(
         self, image: tuple[int, ...], patch: int, size: int, *, class_token: bool = True, positions: Positions = "learned"

@@ -59,7 +59,7 @@ def experiment_parser(halting: bool = True, **options: Any) -> ArgumentParser:
         "--read_out", type=Place, default="query",
         help="what answers, where the step takes tokens: the first (of an image, a class token) or the mean",
     )  # fmt: skip
-    parser.add_argument("--patch", type=int, default=4, help="the side of a patch, where a transformer sees images: other steps see a CNN's features")
+    parser.add_argument("--patch", type=int, default=4, help="the side of a patch, where a transformer sees images")
     parser.add_class_arguments(Settings)
     parser.link_arguments("task", "step.init_args.input_size", compute_fn=lambda task: task.input_size, apply_on="instantiate")
     return parser
@@ -78,7 +78,7 @@ def build(config: Namespace, parser: ArgumentParser) -> Experiment:
 
 
 def ends(task: Task, step: Step, options: Namespace) -> tuple[nn.Module | None, nn.Module]:
-    """What stands in front of the first step and behind the last: vectors need no encoder, sequences of tokens and images do."""
+    """What stands in front of the first step and behind the last: vectors need no encoder, tokens and images do."""
     assert step.size is not None
     encoder: nn.Module | None = None
     if task.tokens is not None:

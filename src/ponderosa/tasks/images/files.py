@@ -107,7 +107,9 @@ def checked(path: Path, images: Tensor, labels: Tensor, classes: int) -> Part:
 
 def _check_length(path: Path, length: int, expected: int) -> None:
     if length != expected:
-        raise ValueError(f"{path} has {length:,} bytes of data where {expected:,} belong: it is cut short or damaged, get it again")
+        raise ValueError(
+            f"{path} has {length:,} bytes of data where {expected:,} belong: it is cut short or damaged, get it again"
+        )
 
 
 def _bytes(data: bytes, start: int = 0) -> Tensor:
@@ -158,7 +160,9 @@ def folders(root: Path, size: int) -> tuple[Part, Part]:
     """A folder with `train` and `val` in it, and a folder for each class in these."""
     classes = sorted(path.name for path in (root / "train").glob("*") if path.is_dir())
     if len(classes) < 2:
-        raise FileNotFoundError(f"{root / 'train'} has no folders of images, one for each class: --data_dir must name the one above")
+        raise FileNotFoundError(
+            f"{root / 'train'} has no folders of images, one for each class: --data_dir must name the one above"
+        )
     train, test = (_folder(root / name, classes, size) for name in ("train", "val"))
     return train, test
 

@@ -21,7 +21,7 @@ def levels(harder: Harder, rows: Tensor) -> Tensor:
 
 def made_harder(x: Tensor, harder: Harder, rows: Tensor) -> Tensor:
     """Images `[batch, channel, height, width]` from 0 to 1, each made harder to its level; it depends on its number alone."""
-    if harder == "none":
+    if harder == "none" or not len(x):
         return x
     level = levels(harder, rows).to(x.dtype)
     return rotated(x, level * _signs(rows)) if harder == "rotation" else noisy(x, level / 100, rows)
@@ -41,6 +41,5 @@ def rotated(x: Tensor, degrees: Tensor) -> Tensor:
 
 def noisy(x: Tensor, deviation: Tensor, rows: Tensor) -> Tensor:
     """Each image with normal noise of its `deviation` `[batch]`, drawn from its number; not cut off at black and white."""
-    pixels = torch.arange(x[0].numel()) if len(x) else torch.empty(0, dtype=torch.long)
-    draws = uniform(1, mix(rows)[:, None] + pixels).clamp(1e-12, 1 - 1e-12)
+    draws = uniform(1, mix(rows)[:, None] + torch.arange(x[0].numel())).clamp(1e-12, 1 - 1e-12)
     return x + deviation[:, None, None, None] * torch.special.ndtri(draws).to(x.dtype).view_as(x)

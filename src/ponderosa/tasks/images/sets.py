@@ -107,7 +107,5 @@ def imagenet(size: int) -> tuple[Part, Part]:
     except ModuleNotFoundError as error:
         raise ImportError('without --data_dir the hub is asked: pip install "ponderosa[datasets]"') from error
     whole = load_dataset("ILSVRC/imagenet-1k")
-    train, test = (
-        Part(Pictures(whole[name], size), torch.as_tensor(whole[name]["label"])) for name in ("train", "validation")
-    )
+    train, test = (Part(Pictures(whole[name], size), torch.as_tensor(whole[name]["label"])) for name in ("train", "validation"))
     return train, test
