@@ -13,4 +13,5 @@ RESULTS = {
     "hyper-ut-paper-size": "Hyper-UT, tables 1 and 2: the ten models at the paper's size, one training step of each",
     "faster-dat-table-2": "Faster depth-adaptive transformers, table 2: Amazon-16, with controls",
     "faster-dat-table-3": "Faster depth-adaptive transformers, table 3: TREC, MR, Subj, IMDB, AG's News, with controls",
+    "image-difficulty": "Rotated and noisy MNIST: whether steps rise with difficulty, for four mechanisms (in no paper)",
 }

@@ -2,7 +2,7 @@
 
 import json
 import statistics
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
@@ -12,6 +12,7 @@ import yaml
 
 from ponderosa.training.jobs import Job
 from ponderosa.training.plan import job
+from ponderosa.training.run import write_json
 
 
 @dataclass
@@ -66,6 +67,15 @@ def folder_name(name: str) -> str:
 
 def results(jobs: Iterable[Job]) -> list[dict[str, Any]]:
     return [json.loads(job.run.result.read_text()) for job in jobs]
+
+
+def kept(path: Path, asked: dict[str, Any], look: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """What a look at a trained run found: done once for what is `asked`, and kept in a file of the run's folder."""
+    if path.exists() and (found := json.loads(path.read_text()))["asked"] == asked:
+        return found
+    found = {"asked": asked, **look()}
+    write_json(path, found)
+    return found
 
 
 def seed_by_seed(groups: Mapping[str, list[Job]]) -> list[Job]:
