@@ -38,7 +38,7 @@ def bench_run(folder: Path | str, *, size: int | None = None, seconds: float = S
             depth = net(batch.x, mask=batch.mask, key=batch.key).steps
             x = batch.x if net.encoder is None else net.encoder(batch.x)
             head = net.head if net.halting.reads_output else None
-            bare = Ponder(net.step, net.halting, head=head, max_steps=net.max_steps)
+            bare = Ponder(net.step, net.halting, head=head, max_steps=net.max_steps).eval()
             rows.append(_row(bare, x, depth, {"key": batch.key}, seconds))
             if size is not None:
                 rows.append(_row(*_wider(net, x, size), depth, {"depth": depth}, seconds))

@@ -18,8 +18,9 @@ The run's folder (--folder, by default runs/TASK-HALTING) holds its config.yaml,
 The same command goes on with a run that was interrupted, from its last checkpoint, to the very numbers of one that
 was not. The result is that of the weights that did best on the validation set.
 
-Images: `ponderosa train mnist --data_dir FOLDER --step MLPStep --step.hidden_size 32 --halting PonderNet`, or a vision transformer:
-`ponderosa train cifar10 --step TransformerStep --step.size 64 --step.heads 4 --patch 8 --halting LAC`. `digits` needs no files.
+Images: a CNN's features for a step that takes vectors, patches for a transformer; `digits` needs no files.
+  ponderosa train mnist --data_dir FOLDER --step MLPStep --step.hidden_size 32 --halting PonderNet
+  ponderosa train cifar10 --data_dir FOLDER --step TransformerStep --step.size 64 --step.heads 4 --patch 8 --halting LAC
 
 On several devices: --devices N, or torchrun --nproc-per-node N -m ponderosa train ...
 """

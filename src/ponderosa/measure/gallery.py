@@ -57,7 +57,9 @@ def token_depths(task: Task, x: Tree, depths: Tensor, *, columns: int = 8) -> "F
 def _grid(rows: int, columns: int) -> tuple["Figure", list[list["Axes"]]]:
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(max(WIDTH, SIDE * columns), (SIDE + 0.14) * rows), layout="constrained")
+    # no layout engine: with this many axes it takes its time, and the room that titles and names need is known
+    figure = Figure(figsize=(max(WIDTH, SIDE * columns), (SIDE + 0.16) * rows))
+    figure.subplots_adjust(left=0.16, right=0.99, bottom=0.01, top=1 - 0.16 / (SIDE + 0.16) / rows, wspace=0.08, hspace=0.3)
     return figure, figure.subplots(rows, columns, squeeze=False).tolist()
 
 

@@ -71,11 +71,12 @@ class ImageClassification(Task):
 
     def draw(self, axis: Any, x: Tensor, depths: Tensor | None = None) -> None:
         """The image; over it the depths of its patches `[token]`, the deeper the redder, a class token in front left out."""
-        pixels = (x.cpu() * self.std + self.mean).clamp(0, 1).permute(1, 2, 0)
-        axis.imshow(pixels.squeeze(-1), cmap="gray", vmin=0, vmax=1, extent=(0, 1, 0, 1))
+        pixels = (x.cpu() * self.std + self.mean).clamp(0, 1).permute(1, 2, 0).squeeze(-1)
+        axis.imshow(pixels.numpy(), cmap="gray", vmin=0, vmax=1, extent=(0, 1, 0, 1))
         if depths is not None:
             side = int(len(depths) ** 0.5)
-            axis.imshow(depths[-side * side :].view(side, side), cmap="Reds", alpha=0.5, extent=(0, 1, 0, 1), vmin=0)
+            shades = depths[-side * side :].view(side, side).cpu().numpy()
+            axis.imshow(shades, cmap="Reds", alpha=0.5, extent=(0, 1, 0, 1), vmin=0)
         axis.set_axis_off()
 
 
