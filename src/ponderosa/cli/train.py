@@ -50,7 +50,7 @@ def main(argv: list[str]) -> None:
     save_json(json, found)
     print(
         f"accuracy {found['accuracy']:.4f} in {found['mean_steps']:.2f} of {found['max_steps']} steps on average "
-        f"({examples:,} test examples); {found['batches']:,} batches in {found['train_seconds']:.0f} s; {folder.path}"
+        f"({found['examples']:,} test examples); {found['batches']:,} batches in {found['train_seconds']:.0f} s; {folder.path}"
     )
     if found["collapse"]:
         print(f"warning: {found['collapse']}")

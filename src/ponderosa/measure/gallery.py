@@ -33,7 +33,7 @@ def in_order(task: Task, x: Tree, steps: Tensor, *, columns: int = 8, rows: int 
 @style()
 def extremes(task: Task, batch: Batch, steps: Tensor, names: Sequence[str], *, each: int = 4) -> "Figure":
     """A line for each class: its examples with the fewest steps on the left, those with the most on the right."""
-    figure, axes = _grid(len(names), 2 * each)
+    figure, axes = _grid(len(names), 2 * each, left=0.16)
     for label, (name, line) in enumerate(zip(names, axes)):
         of_class = (batch.y == label).nonzero()[:, 0]
         order = of_class[steps[of_class].argsort(stable=True)].tolist()
@@ -54,12 +54,12 @@ def token_depths(task: Task, x: Tree, depths: Tensor, *, columns: int = 8) -> "F
     return figure
 
 
-def _grid(rows: int, columns: int) -> tuple["Figure", list[list["Axes"]]]:
+def _grid(rows: int, columns: int, left: float = 0.01) -> tuple["Figure", list[list["Axes"]]]:
     from matplotlib.figure import Figure
 
     # no layout engine: with this many axes it takes its time, and the room that titles and names need is known
     figure = Figure(figsize=(max(WIDTH, SIDE * columns), (SIDE + 0.16) * rows))
-    figure.subplots_adjust(left=0.16, right=0.99, bottom=0.01, top=1 - 0.16 / (SIDE + 0.16) / rows, wspace=0.08, hspace=0.3)
+    figure.subplots_adjust(left=left, right=0.99, bottom=0.01, top=1 - 0.16 / (SIDE + 0.16) / rows, wspace=0.08, hspace=0.3)
     return figure, figure.subplots(rows, columns, squeeze=False).tolist()
 
 

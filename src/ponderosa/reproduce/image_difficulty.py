@@ -34,11 +34,11 @@ def outcome(recipe: Mapping[str, Any], groups: Mapping[str, list[Job]]) -> Outco
         }
         for key, group in groups.items() for run in results(group)
     ]  # fmt: skip
-    columns = {
+    columns: dict[str, str] = {
         "mechanism": "mechanism", "accuracy": "accuracy", "steps": f"mean steps of {recipe['common']['max_steps']}",
         **{way: f"rank correlation of steps with {way}" for way in WAYS},
     }  # fmt: skip
-    drawn = {way: plots.steps_by_difficulty([{"name": key, **found[way]} for key, found in seen.items()]) for way in WAYS}
+    drawn: dict[str, Any] = {way: plots.steps_by_difficulty([{"name": key, **found[way]} for key, found in seen.items()]) for way in WAYS}
     return Outcome(rows, columns, reading(seen), drawn, seen)
 
 
@@ -46,7 +46,7 @@ def look(job: Job, examples: int) -> dict[str, Any]:
     """Steps and accuracy at each level of difficulty, and how steps follow it."""
     experiment = load(job.folder)
     net, plain = experiment.net, experiment.task
-    found = {}
+    found: dict[str, Any] = {}
     for way in WAYS:
         task = plain.made(way)  # type: ignore[attr-defined]
         seen = evaluate(net, task, examples=examples)
