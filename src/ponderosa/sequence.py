@@ -15,22 +15,14 @@ SCALE = 0.02
 
 
 class Placed(nn.Module):
-    """What encoders of tokens share: each place's own signal, learned or sinusoidal (Vaswani et al., 2017) or none.
+    """What encoders of tokens share: each place has a signal of its own, learned or sinusoidal (Vaswani et al., 2017)."""
 
-    Args:
-        length: how many places there are.
-        size: of a token's state.
-        positions: "learned", "sinusoidal" or "none".
-    """
-
-    def __init__(self, length: int, size: int, positions: Positions):
-        super().__init__()
+    def place(self, length: int, size: int, positions: Positions) -> None:
+        """Make the signals of `length` places, for tokens of that size."""
         if positions not in ("learned", "sinusoidal", "none"):
             raise ValueError(f'positions={positions!r}: choose "learned", "sinusoidal" or "none"')
         self.length = length
         self.positions = nn.Embedding(length, size) if positions == "learned" else None
-        if self.positions is not None:
-            nn.init.normal_(self.positions.weight, std=SCALE)
         self.register_buffer(
             "waves", SCALE * 2**0.5 * sinusoids(length, size) if positions == "sinusoidal" else None, persistent=False
         )
@@ -59,10 +51,12 @@ class SequenceEncoder(Placed):
     """
 
     def __init__(self, tokens: int, length: int, size: int, *, positions: Positions = "learned"):
-        super().__init__(length, size, positions)
+        super().__init__()
         self.tokens = tokens
         self.embedding = nn.Embedding(tokens, size)
-        nn.init.normal_(self.embedding.weight, std=SCALE)
+        self.place(length, size, positions)
+        for embedding in filter(None, (self.embedding, self.positions)):
+            nn.init.normal_(embedding.weight, std=SCALE)
         self.norm = nn.LayerNorm(size)
 
     def forward(self, x: Tensor) -> Tensor:

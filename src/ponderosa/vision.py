@@ -30,8 +30,11 @@ class PatchEncoder(Placed):
         if patch < 1 or height % patch or width % patch:
             raise ValueError(f"patch={patch}: images of {height}x{width} do not divide evenly into such patches")
         tokens = (height // patch) * (width // patch)
-        super().__init__(tokens + class_token, size, positions)
+        super().__init__()
         self.image, self.patch = (channels, height, width), patch
+        self.place(tokens + class_token, size, positions)
+        if self.positions is not None:
+            nn.init.normal_(self.positions.weight, std=SCALE)
         self.linear = nn.Linear(channels * patch * patch, size)
         self.class_token = nn.Parameter(torch.randn(size) * SCALE) if class_token else None
 

@@ -23,6 +23,7 @@ def paired_difference(ours: Tensor, theirs: Tensor) -> Difference:
 
     The interval says how the difference would vary with other test examples, for networks trained like these.
 
+    >>> import torch
     >>> paired_difference(torch.tensor([[1.0, 1.0, 0.0, 1.0]]), torch.tensor([[1.0, 0.0, 0.0, 1.0]])).points()
     '+25.00 [-24.00, +74.00]'
     """

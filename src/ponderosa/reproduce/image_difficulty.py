@@ -38,7 +38,9 @@ def outcome(recipe: Mapping[str, Any], groups: Mapping[str, list[Job]]) -> Outco
         "mechanism": "mechanism", "accuracy": "accuracy", "steps": f"mean steps of {recipe['common']['max_steps']}",
         **{way: f"rank correlation of steps with {way}" for way in WAYS},
     }  # fmt: skip
-    drawn: dict[str, Any] = {way: plots.steps_by_difficulty([{"name": key, **found[way]} for key, found in seen.items()]) for way in WAYS}
+    drawn: dict[str, Any] = {
+        way: plots.steps_by_difficulty([{"name": key, **found[way]} for key, found in seen.items()]) for way in WAYS
+    }
     return Outcome(rows, columns, reading(seen), drawn, seen)
 
 

@@ -92,10 +92,11 @@ class Trainer:
         """Look at the validation set; notes the best weights and whether to stop."""
         settings, progress = self.settings, self.progress
         rank, ranks = self.fabric.global_rank, self.fabric.world_size
+        there = self.task.size("validation") or settings.evaluate_examples
+        examples = min(settings.evaluate_examples, there // ranks * ranks)  # as many for each device as for any other
         seen = evaluate(
-            self.net, self.task, split="validation", examples=settings.evaluate_examples, batch_size=1000 // ranks * ranks,
-            rank=rank, ranks=ranks,
-        )  # fmt: skip
+            self.net, self.task, split="validation", examples=examples, batch_size=1000 // ranks * ranks, rank=rank, ranks=ranks
+        )
         seen = self._whole(seen)
         accuracy, steps = seen.accuracy, seen.mean_steps
         progress.since_best = 0 if accuracy > progress.best else progress.since_best + 1

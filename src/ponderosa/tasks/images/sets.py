@@ -53,9 +53,9 @@ def find(name: str, data_dir: str | None) -> Path:
 
 def download(url: str, path: Path, md5: str) -> None:
     """Get a file, if its sum is right; nothing is left of one that is not."""
-    path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
         with urllib.request.urlopen(url, timeout=60) as source, draft.open("wb") as file:
             while block := source.read(1 << 20):
                 file.write(block)
@@ -107,5 +107,7 @@ def imagenet(size: int) -> tuple[Part, Part]:
     except ModuleNotFoundError as error:
         raise ImportError('without --data_dir the hub is asked: pip install "ponderosa[datasets]"') from error
     whole = load_dataset("ILSVRC/imagenet-1k")
-    train, test = (Part(Pictures(whole[name], size), torch.as_tensor(whole[name]["label"])) for name in ("train", "validation"))
+    train, test = (
+        Part(Pictures(whole[name], size), torch.tensor(list(whole[name]["label"]))) for name in ("train", "validation")
+    )
     return train, test
