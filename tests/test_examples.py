@@ -17,7 +17,10 @@ def test_example(path):
     assert done.stdout
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/stepping.md", "docs/engines.md", "docs/adapt.md", "docs/text-to-text.md"])
+PAGES = ["README.md", *(f"docs/{name}.md" for name in ("stepping", "engines", "adapt", "images", "text-to-text"))]
+
+
+@pytest.mark.parametrize("page", PAGES)
 def test_python_blocks_run(page):
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), re.S)
     assert blocks

@@ -43,15 +43,16 @@ if TYPE_CHECKING:
         TransformerStep,
     )
     from ponderosa.stream import Answer, Request, Stream
+    from ponderosa.vision import ConvEncoder, PatchEncoder
 
 __version__ = "0.1.0"
 
 __all__ = [
-    "ACT", "LAC", "Answer", "AnyOf", "Bounded", "CellStep", "ConfidenceExit", "Constant", "DepthEstimator", "EntropyExit",
-    "FiLM", "Fixed", "GRUStep", "Halting", "HaltingUnit", "HyperModules", "Latents", "MLPStep", "MaxMeanClassifier",
-    "Modulation", "MutualInformation", "Oracle", "PatienceExit", "PlannedDepth", "Ponder", "PonderNet", "RandomDepth",
-    "ReadOut", "Reconstruction", "Request", "SequenceEncoder", "Solution", "Stack", "Step", "Stream", "TokenStep",
-    "TransformerStep", "Units", "adapt", "functional",
+    "ACT", "LAC", "Answer", "AnyOf", "Bounded", "CellStep", "ConfidenceExit", "Constant", "ConvEncoder", "DepthEstimator",
+    "EntropyExit", "FiLM", "Fixed", "GRUStep", "Halting", "HaltingUnit", "HyperModules", "Latents", "MLPStep",
+    "MaxMeanClassifier", "Modulation", "MutualInformation", "Oracle", "PatchEncoder", "PatienceExit", "PlannedDepth", "Ponder",
+    "PonderNet", "RandomDepth", "ReadOut", "Reconstruction", "Request", "SequenceEncoder", "Solution", "Stack", "Step",
+    "Stream", "TokenStep", "TransformerStep", "Units", "adapt", "functional",
 ]  # fmt: skip
 
 
@@ -61,7 +62,7 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'ponderosa' has no attribute {name!r}")
     if name in ("adapt", "functional"):
         return importlib.import_module(f"ponderosa.{name}")
-    for home in ("halting", "steps", "ponder", "sequence", "solution", "stream", "depth", "adapt"):
+    for home in ("halting", "steps", "ponder", "sequence", "vision", "solution", "stream", "depth", "adapt"):
         module = importlib.import_module(f"ponderosa.{home}")
         if hasattr(module, name):
             globals()[name] = getattr(module, name)

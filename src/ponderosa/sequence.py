@@ -14,7 +14,29 @@ SCALE = 0.02
 """The standard deviation of embeddings at the start: small beside Adam's steps, so that they are learned soon."""
 
 
-class SequenceEncoder(nn.Module):
+class Placed(nn.Module):
+    """What encoders of tokens share: each place has a signal of its own, learned or sinusoidal (Vaswani et al., 2017)."""
+
+    def place(self, length: int, size: int, positions: Positions) -> None:
+        """Make the signals of `length` places, for tokens of that size."""
+        if positions not in ("learned", "sinusoidal", "none"):
+            raise ValueError(f'positions={positions!r}: choose "learned", "sinusoidal" or "none"')
+        self.length = length
+        self.positions = nn.Embedding(length, size) if positions == "learned" else None
+        self.register_buffer(
+            "waves", SCALE * 2**0.5 * sinusoids(length, size) if positions == "sinusoidal" else None, persistent=False
+        )
+
+    def placed(self, h: Tensor) -> Tensor:
+        """Tokens `[batch, token, size]` with the signals of their places added."""
+        if self.positions is not None:
+            h = h + self.positions.weight[: h.shape[1]]
+        if isinstance(self.waves, Tensor):
+            h = h + self.waves[: h.shape[1]]
+        return h
+
+
+class SequenceEncoder(Placed):
     """Token numbers `[batch, token]` as states `[batch, token, size]`: an embedding of the token, plus one of its position,
     normalised.
 
@@ -30,26 +52,16 @@ class SequenceEncoder(nn.Module):
 
     def __init__(self, tokens: int, length: int, size: int, *, positions: Positions = "learned"):
         super().__init__()
-        if positions not in ("learned", "sinusoidal", "none"):
-            raise ValueError(f'positions={positions!r}: choose "learned", "sinusoidal" or "none"')
-        self.tokens, self.length = tokens, length
+        self.tokens = tokens
         self.embedding = nn.Embedding(tokens, size)
-        self.positions = nn.Embedding(length, size) if positions == "learned" else None
+        self.place(length, size, positions)
         for embedding in filter(None, (self.embedding, self.positions)):
             nn.init.normal_(embedding.weight, std=SCALE)
         self.norm = nn.LayerNorm(size)
-        self.register_buffer(
-            "waves", SCALE * 2**0.5 * sinusoids(length, size) if positions == "sinusoidal" else None, persistent=False
-        )
 
     def forward(self, x: Tensor) -> Tensor:
         self._check(x)
-        h = self.embedding(x)
-        if self.positions is not None:
-            h = h + self.positions.weight[: x.shape[1]]
-        if isinstance(self.waves, Tensor):
-            h = h + self.waves[: x.shape[1]]
-        return self.norm(h)
+        return self.norm(self.placed(self.embedding(x)))
 
     def _check(self, x: Tensor) -> None:
         if x.ndim != 2 or x.is_floating_point():

@@ -17,6 +17,7 @@ ABOUT = """Measure speed against named baselines on the same maths, taking turns
   ponderosa bench stream     requests per second and latency of a stream against fixed batches
   ponderosa bench modules    hyper-modules: time and memory against plain blocks and weights for each token
   ponderosa bench transformer  PonderNet on a transformer against lucidrains' ponder-transformer, one thread
+  ponderosa bench run --run FOLDER   the share that a trained run turns into time, at the depths that it chooses
 """
 COLUMNS = {
     "task": "task", "who": "who", "ms": "ms/batch", "examples_per_second": "examples/s", "speedup": "speed-up",
@@ -53,6 +54,9 @@ TRANSFORMER = {
     "width": "width", "heads": "heads", "length": "length", "batch": "batch", "what": "what", "ms": "ms/batch",
     "peer_ms": "peer's", "speedup": "speed-up", "steps": "mean steps", "peer_steps": "peer's",
 }  # fmt: skip
+RUN = {name: ENGINE[name] for name in ("width", "batch")} | {"mean_steps": "mean steps"} | {
+    name: ENGINE[name] for name in ("ms", "full_ms", "speedup", "flop_bound", "ideal_bound", "share")
+}  # fmt: skip
 
 
 def readme_rows(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -64,6 +68,8 @@ def readme_rows(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 def main(argv: list[str]) -> None:
     parser = ArgumentParser(prog="ponderosa bench", description=ABOUT, formatter_class=Help, exit_on_error=False)
     parser.add_argument("what", choices=list(BENCHES), help="what to measure")
+    parser.add_argument("--run", type=str | None, default=None, help="run: the folder of the trained run")
+    parser.add_argument("--size", type=int | None, default=None, help="run: also with transformer layers of this width")
     parser.add_argument("--rounds", type=int, default=30, help="train: turns of every candidate; the 10th percentile counts")
     parser.add_argument("--compile", type=bool, default=True, help="train: whether to measure torch.compile, too")
     parser.add_argument(
@@ -147,6 +153,16 @@ def _transformer(options: Namespace) -> dict[str, Any]:
     return found
 
 
+def _run(options: Namespace) -> dict[str, Any]:
+    from ponderosa.bench.trained import bench_run
+
+    if options.run is None:
+        raise ValueError("which run? --run FOLDER names one that `ponderosa train` made")
+    found = bench_run(options.run, size=options.size)
+    print(table(found["rows"], RUN))
+    return found
+
+
 BENCHES: dict[str, Callable[[Namespace], dict[str, Any]]] = {
-    "train": _train, "engine": _engine, "stream": _stream, "modules": _modules, "transformer": _transformer
+    "train": _train, "engine": _engine, "stream": _stream, "modules": _modules, "transformer": _transformer, "run": _run
 }  # fmt: skip

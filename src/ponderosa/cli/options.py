@@ -23,7 +23,11 @@ def named(module: Any, base: type) -> dict[str, type]:
 
 
 def task_word(argv: list[str]) -> list[str]:
-    """`parity --lr 1e-3` as `--task Parity --lr 1e-3`: a leading word names the task, or is a dotted path."""
+    """`parity --lr 1e-3` as `--task Parity --lr 1e-3`: a leading word names the task, or is a dotted path.
+
+    `--data_dir`, which other commands have, too, is an option of the task.
+    """
+    argv = [word.replace("--data_dir", "--task.data_dir", 1) if word.startswith("--data_dir") else word for word in argv]
     if not argv or argv[0].startswith("-"):
         return argv
     names = {name.lower(): name for name in named(tasks, Task)}

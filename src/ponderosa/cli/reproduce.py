@@ -40,7 +40,7 @@ def main(argv: list[str]) -> None:
     parser.add_argument("--batches", type=int | None, default=None, help="the most batches per run, if not the recipe's")
     parser.add_argument("--examples", type=int | None, default=None, help="test examples, if not the recipe's")
     parser.add_argument("--encoder", type=str | None, default=None, help="the pretrained encoder of text results")
-    parser.add_argument("--data_dir", type=str | None, default=None, help="the folder of the text data sets")
+    parser.add_argument("--data_dir", type=str | None, default=None, help="the folder of text and image data sets")
     parser.add_argument(
         "--subset", type=int | None, default=None, help="the most training and test examples of a text data set"
     )

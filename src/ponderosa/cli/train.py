@@ -18,6 +18,10 @@ The run's folder (--folder, by default runs/TASK-HALTING) holds its config.yaml,
 The same command goes on with a run that was interrupted, from its last checkpoint, to the very numbers of one that
 was not. The result is that of the weights that did best on the validation set.
 
+Images: a CNN's features for a step that takes vectors, patches for a transformer; `digits` needs no files.
+  ponderosa train mnist --data_dir FOLDER --step MLPStep --step.hidden_size 32 --halting PonderNet
+  ponderosa train cifar10 --data_dir FOLDER --step TransformerStep --step.size 64 --step.heads 4 --patch 8 --halting LAC
+
 On several devices: --devices N, or torchrun --nproc-per-node N -m ponderosa train ...
 """
 
@@ -46,7 +50,7 @@ def main(argv: list[str]) -> None:
     save_json(json, found)
     print(
         f"accuracy {found['accuracy']:.4f} in {found['mean_steps']:.2f} of {found['max_steps']} steps on average "
-        f"({examples:,} test examples); {found['batches']:,} batches in {found['train_seconds']:.0f} s; {folder.path}"
+        f"({found['examples']:,} test examples); {found['batches']:,} batches in {found['train_seconds']:.0f} s; {folder.path}"
     )
     if found["collapse"]:
         print(f"warning: {found['collapse']}")

@@ -79,7 +79,7 @@ def evaluate(
     net: Ponder, task: Task, *, split: Split = "test", examples: int = 10_000, batch_size: int = 1000, seed: int = 0,
     depth: Tensor | None = None, rank: int = 0, ranks: int = 1,
 ) -> Evaluation:  # fmt: skip
-    """Evaluate on the first `examples` of a split, with halted examples no longer computed.
+    """Evaluate on the first `examples` of a split, or on all there are, with halted examples no longer computed.
 
     `depth` plans the steps of each example's units `[examples, ...]`, for a halting that takes a plan.
     On several devices each evaluates its share of every batch.
@@ -106,7 +106,8 @@ def evaluate(
 
 
 def batches(task: Task, split: Split, examples: int, batch_size: int, seed: int = 0) -> Iterator[Batch]:
-    """Batches of `batch_size` that make up `examples`; the last may be smaller."""
+    """Batches of `batch_size` that make up `examples`, or all there are; the last may be smaller."""
+    examples = min(examples, task.size(split) or examples)
     for index in range(-(-examples // batch_size)):
         batch = task.batch(split, index, batch_size, seed)
         yield select(batch, slice(0, min(batch_size, examples - index * batch_size)))

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from ponderosa.halting import AnyOf, PlannedDepth
-from ponderosa.measure.evaluate import Evaluation, batches, evaluate, to_like
+from ponderosa.measure.evaluate import Evaluation, batches, evaluate, example_steps, to_like
 from ponderosa.ponder import Ponder
 from ponderosa.tasks.base import Task
 
@@ -53,4 +53,18 @@ def unit_steps(net: Ponder, task: Task, examples: int) -> Tensor:
     for batch in batches(task, "test", examples, 1000):
         batch = to_like(batch, like)
         found.append(net(batch.x, mask=batch.mask, key=batch.key).steps)
+    return torch.cat(found)
+
+
+@torch.no_grad()
+def expected_steps(net: Ponder, task: Task, examples: int) -> Tensor:
+    """The steps of the first test examples `[examples]`: where a mechanism draws them, their expectation instead of a draw."""
+    like = next(net.parameters(), torch.empty(0))
+    net.eval()
+    net.halting.train()  # PonderNet then tells its whole distribution; the rest of the network stays as it is
+    found = [
+        example_steps(net(batch.x, mask=batch.mask, key=batch.key, engine="unroll"))
+        for batch in (to_like(batch, like) for batch in batches(task, "test", examples, 1000))
+    ]
+    net.eval()
     return torch.cat(found)

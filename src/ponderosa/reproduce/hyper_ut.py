@@ -1,6 +1,5 @@
 """What the figures of Hyper-UT share: its models on both tasks, figures by hops, and findings that follow from them."""
 
-import json
 import math
 import statistics
 from collections.abc import Iterable, Mapping
@@ -8,11 +7,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ponderosa.measure.probes import dealt, think_longer
-from ponderosa.reproduce.recipe import expand
+from ponderosa.reproduce.recipe import expand, kept
 from ponderosa.tasks import CPVR
 from ponderosa.training.experiment import load
 from ponderosa.training.jobs import Job
-from ponderosa.training.run import write_json
 
 Runs = list[dict[str, Any]]
 """The results of one model, one for each seed."""
@@ -93,18 +91,14 @@ def finding(claim: str, ours: Iterable[float], theirs: Iterable[float], digits: 
 
 def probe(job: Job, recipe: Mapping[str, Any]) -> dict[str, Any]:
     """What a trained run does with other limits and with depths dealt at random; kept in its folder."""
-    path, asked = (
-        job.folder / "probes.json",
-        {"limits": recipe["longer"], "examples": min(recipe["probe_examples"], job.examples)},
-    )
-    if path.exists() and (kept := json.loads(path.read_text()))["asked"] == asked:
-        return kept
-    experiment = load(job.folder)
-    net, task = experiment.net, experiment.task
-    found: dict[str, Any] = {"asked": asked, "longer": [], "dealt": None}
-    if net.step.max_steps is None:
-        found["longer"] = think_longer(net, task, asked["limits"], examples=asked["examples"])
-    if net.halting.adaptive:
-        found["dealt"] = {"by_difficulty": dealt(net, task, examples=asked["examples"]).by_difficulty()}
-    write_json(path, found)
-    return found
+    examples = min(recipe["probe_examples"], job.examples)
+
+    def look() -> dict[str, Any]:
+        experiment = load(job.folder)
+        net, task = experiment.net, experiment.task
+        repeats = net.step.max_steps is None
+        longer = think_longer(net, task, recipe["longer"], examples=examples) if repeats else []
+        by_difficulty = dealt(net, task, examples=examples).by_difficulty() if net.halting.adaptive else None
+        return {"longer": longer, "dealt": by_difficulty and {"by_difficulty": by_difficulty}}
+
+    return kept(job.folder / "probes.json", {"limits": recipe["longer"], "examples": examples}, look)

@@ -2,7 +2,7 @@
 
 import json
 import statistics
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
@@ -12,6 +12,7 @@ import yaml
 
 from ponderosa.training.jobs import Job
 from ponderosa.training.plan import job
+from ponderosa.training.run import write_json
 
 
 @dataclass
@@ -52,7 +53,11 @@ def expand(recipe: Mapping[str, Any], runs: Mapping[str, Mapping[str, Any]], roo
 
 
 def _job(recipe: Mapping[str, Any], options: Mapping[str, Any], seed: int, folder: Path) -> Job:
-    return job(folder / f"seed-{seed}", {**recipe["common"], **options, "seed": seed}, examples=recipe["examples"])
+    asked = {**recipe["common"], **options, "seed": seed}
+    data_dir = asked.pop("data_dir", None)
+    if data_dir is not None:  # the folder is the task's own option
+        asked["task"] = {**asked["task"], "init_args": {**asked["task"].get("init_args", {}), "data_dir": data_dir}}
+    return job(folder / f"seed-{seed}", asked, examples=recipe["examples"])
 
 
 def folder_name(name: str) -> str:
@@ -62,6 +67,15 @@ def folder_name(name: str) -> str:
 
 def results(jobs: Iterable[Job]) -> list[dict[str, Any]]:
     return [json.loads(job.run.result.read_text()) for job in jobs]
+
+
+def kept(path: Path, asked: dict[str, Any], look: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """What a look at a trained run found: done once for what is `asked`, and kept in a file of the run's folder."""
+    if path.exists() and (found := json.loads(path.read_text()))["asked"] == asked:
+        return found
+    found = {"asked": asked, **look()}
+    write_json(path, found)
+    return found
 
 
 def seed_by_seed(groups: Mapping[str, list[Job]]) -> list[Job]:

@@ -36,7 +36,8 @@ class Stream:
         slots: the examples in a batch.
         ordered: whether answers come in the order of the requests, or each as soon as it is there.
         tokens: whether a request's first axis counts tokens, which may be more or fewer in the next one; by default where
-            tokens halt, or attend to each other. Images for a vision transformer have none: False.
+            tokens halt, or attend to each other, unless the encoder makes them (`PatchEncoder`). For images to a vision
+            transformer of `po.adapt`: False.
         waiting: the most requests held in memory; further ones are not drawn or, when submitted, have to wait.
     """
 
@@ -48,7 +49,9 @@ class Stream:
             raise ValueError('unit="batch" halts all examples of a batch together, but a stream has none: use unit="example"')
         if slots < 1 or waiting < slots:
             raise ValueError(f"slots={slots}, waiting={waiting}: one slot at least, and room for as many requests as slots")
-        tokens = isinstance(net.step, TokenStep) or net.halting.unit == "token" if tokens is None else tokens
+        if tokens is None:
+            counts = not getattr(net.encoder, "makes_tokens", False)
+            tokens = counts and (isinstance(net.step, TokenStep) or net.halting.unit == "token")
         self.ordered, self.waiting = ordered, waiting
         self._about = net.eval(), slots, tokens
         self._server: Server | None = None

@@ -3,7 +3,11 @@
 from ponderosa.tasks.base import Batch, Split, Task
 from ponderosa.tasks.cpvr import CPVR, PVR
 from ponderosa.tasks.cpvr_text import CPVRText
+from ponderosa.tasks.images import CIFAR10, MNIST, Digits, FashionMNIST, ImageClassification, ImageNet
 from ponderosa.tasks.parity import Parity
 from ponderosa.tasks.text import TextClassification
 
-__all__ = ["CPVR", "PVR", "Batch", "CPVRText", "Parity", "Split", "Task", "TextClassification"]
+__all__ = [
+    "CIFAR10", "CPVR", "MNIST", "PVR", "Batch", "CPVRText", "Digits", "FashionMNIST", "ImageClassification", "ImageNet",
+    "Parity", "Split", "Task", "TextClassification",
+]  # fmt: skip

@@ -3,7 +3,8 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from functools import lru_cache
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -36,9 +37,11 @@ class Task(ABC):
     """
 
     input_size: int
-    """Of the input vector."""
+    """Of the input vector; of an image, the features that a step takes which does not take tokens."""
     tokens: int | None = None
     """How many different tokens there are, where the input is a sequence of their numbers `[batch, token]`."""
+    image: tuple[int, ...] | None = None
+    """Channels, height and width, where the input is an image `[batch, channel, height, width]`."""
     length: int
     """Of the input: of the longest sequence."""
     output_size: int
@@ -52,8 +55,33 @@ class Task(ABC):
     def score(self, output: Tensor, target: Tensor) -> Tensor:
         """How good each answer is, from 0 to 1 `[batch]`."""
 
+    def size(self, split: Split) -> int | None:
+        """How many examples there are; None where there is no end of them."""
+        return None
+
+    def draw(self, axis: Any, x: Tree, depths: Tensor | None = None) -> None:
+        """Draw one example's input on an axis of matplotlib: by default its numbers. `depths` are those of its tokens."""
+        axis.text(0.5, 0.5, " ".join(f"{number:g}" for number in x.flatten().tolist()), ha="center", va="center", wrap=True)
+        axis.set_axis_off()
+
 
 def generator(split: Split, index: int, seed: int) -> torch.Generator:
     """The random numbers of one batch, and of no other."""
     name = torch.tensor(seed * len(SPLITS) + SPLITS.index(split))
     return torch.Generator().manual_seed(int(mix(mix(name) + index)))
+
+
+def rows_of(split: Split, index: int, size: int, count: int, seed: int) -> Tensor:
+    """The examples of a batch, of `count` there are: training goes through a new shuffle of them in every epoch, validation
+    and test are in order and end with the last."""
+    numbers = torch.arange(index * size, (index + 1) * size)
+    if split != "train":
+        return numbers[numbers < count]
+    epochs = range(index * size // count, ((index + 1) * size - 1) // count + 1)
+    orders = torch.cat([_shuffle(count, epoch, seed) for epoch in epochs])
+    return orders[numbers - epochs[0] * count]
+
+
+@lru_cache(maxsize=2)
+def _shuffle(count: int, epoch: int, seed: int) -> Tensor:
+    return torch.randperm(count, generator=generator("train", epoch, seed))

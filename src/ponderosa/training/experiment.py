@@ -13,13 +13,15 @@ from torch import nn
 from ponderosa.halting import Fixed
 from ponderosa.halting.base import Halting
 from ponderosa.ponder import Ponder
-from ponderosa.sequence import Place, Positions, ReadOut, SequenceEncoder
+from ponderosa.sequence import Place, Placed, Positions, ReadOut, SequenceEncoder
 from ponderosa.steps import GRUStep
 from ponderosa.steps.base import Step
+from ponderosa.steps.transformer import TokenStep
 from ponderosa.tasks.base import Task
 from ponderosa.training.checkpoint import load_checkpoint, replacing
 from ponderosa.training.run import RunFolder
 from ponderosa.training.settings import Settings
+from ponderosa.vision import ConvEncoder, PatchEncoder
 
 
 @dataclass
@@ -52,8 +54,12 @@ def experiment_parser(halting: bool = True, **options: Any) -> ArgumentParser:
         help="what is repeated: a step's name, or your own's dotted path",
     )  # fmt: skip
     parser.add_argument("--max_steps", type=int, default=10, help="the most steps an example may take")
-    parser.add_argument("--positions", type=Positions, default="learned", help="of the tokens, where the task has sequences")
-    parser.add_argument("--read_out", type=Place, default="query", help="the token that answers, where the task has sequences")
+    parser.add_argument("--positions", type=Positions, default="learned", help="of the tokens, where the step takes tokens")
+    parser.add_argument(
+        "--read_out", type=Place, default="query",
+        help="what answers, where the step takes tokens: the first (of an image, a class token) or the mean",
+    )  # fmt: skip
+    parser.add_argument("--patch", type=int, default=4, help="the side of a patch, where a transformer sees images")
     parser.add_class_arguments(Settings)
     parser.link_arguments("task", "step.init_args.input_size", compute_fn=lambda task: task.input_size, apply_on="instantiate")
     return parser
@@ -66,17 +72,25 @@ def build(config: Namespace, parser: ArgumentParser) -> Experiment:
     settings = Settings(**{f.name: made[f.name] for f in fields(Settings)})
     if made.step.size is None:
         raise ValueError(f"{type(made.step).__name__} does not say how large its state is: give it an attribute `size`")
-    encoder, head = ends(made.task, made.step.size, made.positions, made.read_out)
+    encoder, head = ends(made.task, made.step, made)
     net = Ponder(made.step, made.halting, head=head, max_steps=made.max_steps, encoder=encoder)
     return Experiment(made.task, net, settings)
 
 
-def ends(task: Task, size: int, positions: Positions, read_out: Place) -> tuple[nn.Module | None, nn.Module]:
-    """What stands in front of the first step and behind the last: vectors need no encoder, sequences of tokens do."""
-    if task.tokens is None:
-        return None, nn.Linear(size, task.output_size)
-    encoder = SequenceEncoder(task.tokens, task.length, size, positions=positions)
-    return encoder, ReadOut(size, task.output_size, place=read_out)
+def ends(task: Task, step: Step, options: Namespace) -> tuple[nn.Module | None, nn.Module]:
+    """What stands in front of the first step and behind the last: vectors need no encoder, tokens and images do."""
+    assert step.size is not None
+    encoder: nn.Module | None = None
+    if task.tokens is not None:
+        encoder = SequenceEncoder(task.tokens, task.length, step.size, positions=options.positions)
+    elif task.image is not None and isinstance(step, TokenStep):
+        class_token = options.read_out == "query"
+        encoder = PatchEncoder(task.image, options.patch, step.size, class_token=class_token, positions=options.positions)
+    elif task.image is not None:
+        encoder = ConvEncoder(task.image, task.input_size)
+    if isinstance(encoder, Placed):
+        return encoder, ReadOut(step.size, task.output_size, place=options.read_out)
+    return encoder, nn.Linear(step.size, task.output_size)
 
 
 def load(folder: Path | str, *, max_steps: int | None = None) -> Experiment:

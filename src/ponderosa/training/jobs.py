@@ -35,7 +35,8 @@ class Job:
         """Whether the run is trained and was measured on as many examples as asked for."""
         if not self.run.result.exists():
             return False
-        return self.examples is None or json.loads(self.run.result.read_text())["examples"] == self.examples
+        found = json.loads(self.run.result.read_text())
+        return self.examples is None or found.get("asked_examples", found["examples"]) == self.examples
 
     def done(self) -> int:
         """Batches done, for the progress bar."""

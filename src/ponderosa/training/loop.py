@@ -97,7 +97,9 @@ class Trainer:
         """Look at the validation set; notes the best weights and whether to stop."""
         settings, progress = self.settings, self.progress
         rank, ranks = self.fabric.global_rank, self.fabric.world_size
-        seen = self._whole(self.learner.validate(settings.evaluate_examples, 1000 // ranks * ranks, rank, ranks))
+        there = self.task.size("validation") or settings.evaluate_examples
+        examples = min(settings.evaluate_examples, there // ranks * ranks)  # as many for each device as for any other
+        seen = self._whole(self.learner.validate(examples, 1000 // ranks * ranks, rank, ranks))
         accuracy, steps = seen.accuracy, seen.mean_steps
         progress.since_best = 0 if accuracy > progress.best else progress.since_best + 1
         progress.best = max(progress.best, accuracy)

@@ -21,7 +21,7 @@ def measure(experiment: Experiment, *, examples: int = 10_000, batch_size: int =
     batch = task.batch("test", 0, TIMED)
     ((halted, full),) = microseconds([net], batch)
     return {
-        **seen.summary(),
+        **seen.summary(), "asked_examples": examples,
         "operations": operations(net, batch), "full_operations": operations(net, batch, full_depth=True),
         "microseconds": halted, "full_microseconds": full,
     }  # fmt: skip

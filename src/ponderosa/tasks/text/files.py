@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import csv
-import gzip
 import io
 import sys
 import tarfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+
+from ponderosa.tasks.files import one, read_bytes
 
 Examples = list[tuple[str, str]]
 """A text and the name of its label, each."""
@@ -20,19 +21,6 @@ def decoded(data: bytes) -> str:
         return data.decode("utf-8")
     except UnicodeDecodeError:
         return data.decode("latin-1")
-
-
-def read_bytes(path: Path) -> bytes:
-    """A file's content, unpacked where its name ends in .gz."""
-    return gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
-
-
-def one(folder: Path, *patterns: str) -> Path:
-    """The file of a folder that has one of these names."""
-    found = [path for pattern in patterns for path in sorted(folder.glob(pattern)) if path.is_file()]
-    if not found:
-        raise FileNotFoundError(f"{folder} has no file {' or '.join(patterns)}: --data-dir must name the data set's folder")
-    return found[0]
 
 
 def trec(path: Path) -> Examples:

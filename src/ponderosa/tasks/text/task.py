@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ponderosa.tasks.base import Batch, Split, Task, generator
+from ponderosa.tasks.base import Batch, Split, Task, rows_of
 from ponderosa.tasks.text.files import Examples
 from ponderosa.tasks.text.sets import load
 
@@ -75,15 +75,7 @@ class TextClassification(Task):
         return self.tokenizer(texts, truncation=True, max_length=self.max_tokens)["input_ids"]
 
     def batch(self, split: Split, index: int, size: int, seed: int = 0) -> Batch:
-        """Training goes through a new shuffle of the examples in every epoch; validation and test are in order."""
-        numbers = torch.arange(index * size, (index + 1) * size)
-        count = self.size(split)
-        if split == "train":
-            epochs = (numbers // count).unique().tolist()
-            orders = torch.cat([torch.randperm(count, generator=generator("train", epoch, seed)) for epoch in epochs])
-            rows = orders[numbers - epochs[0] * count]
-        else:
-            rows = numbers[numbers < count]
+        rows = rows_of(split, index, size, self.size(split), seed)
         encoded, targets = self._encoded[split]
         return self._batch([encoded[i] for i in rows.tolist()], targets[rows], rows)
 

@@ -1,0 +1,65 @@
+"""Hyper-UT, figure 6: vision transformers that share parameters, halt and mix modules: accuracy against mean layers."""
+
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from ponderosa.measure.evaluate import evaluate
+from ponderosa.reproduce.recipe import Outcome, expand, kept, plus_minus, results
+from ponderosa.training.experiment import load
+from ponderosa.training.jobs import Job
+
+shows_part = True
+
+
+def jobs(recipe: Mapping[str, Any], root: Path) -> dict[str, list[Job]]:
+    return expand(recipe, recipe["runs"], root)
+
+
+def outcome(recipe: Mapping[str, Any], groups: Mapping[str, list[Job]]) -> Outcome:
+    """A row for each model, on the test images and on noisy ones."""
+    from ponderosa.measure import plots
+
+    names = recipe["names"]
+    found = {names.get(key, key): results(group) for key, group in groups.items() if group}
+    noisy = {names.get(key, key): [_noisy(job) for job in group] for key, group in groups.items() if group}
+    rows = [
+        {
+            "model": name, "parameters": f"{runs[0]['parameters']:,}", "accuracy": plus_minus(runs, "accuracy", 4),
+            "layers": plus_minus(runs, "mean_steps", 2), "operations": f"{runs[0]['operations'] / 1e6:.2f}",
+            "noisy_accuracy": plus_minus(noisy[name], "accuracy", 4), "noisy_layers": plus_minus(noisy[name], "mean_steps", 2),
+        }
+        for name, runs in found.items()
+    ]  # fmt: skip
+    columns = {
+        "model": "model", "parameters": "parameters", "accuracy": "accuracy", "layers": "mean layers",
+        "operations": "million operations", "noisy_accuracy": "noisy images: accuracy", "noisy_layers": "mean layers",
+    }  # fmt: skip
+    drawn = {
+        key: plots.frontier([{**runs[0], "name": name} for name, runs in seen.items()])
+        for key, seen in (("test", found), ("noisy", noisy))
+    }
+    return Outcome(rows, columns, reading(found), drawn, {"noisy": noisy})
+
+
+def _noisy(job: Job) -> dict[str, Any]:
+    return kept(job.folder / "noisy.json", {"examples": job.examples}, partial(_look, job))
+
+
+def _look(job: Job) -> dict[str, Any]:
+    experiment = load(job.folder)
+    return evaluate(experiment.net, experiment.task.made("noise"), examples=job.examples or 10_000).summary()  # type: ignore[attr-defined]
+
+
+def reading(found: Mapping[str, list[dict[str, Any]]]) -> str:
+    """The paper's claims: the hyper-module closes the gap to ViT, in fewer layers than U-ViT."""
+    if not {"ViT", "U-ViT", "Hyper-UT"} <= found.keys():
+        return "Not all models are trained."
+    vit, universal, hyper = (found[name][0] for name in ("ViT", "U-ViT", "Hyper-UT"))
+    to_vit, to_universal = (100 * (hyper["accuracy"] - other["accuracy"]) for other in (vit, universal))
+    return (
+        f"Hyper-UT against ViT: {to_vit:+.2f} points; against U-ViT: {to_universal:+.2f} points, in {hyper['mean_steps']:.2f} "
+        f"layers on average instead of {universal['mean_steps']:.2f}. (In the paper, on ImageNet, Hyper-UT is as good as ViT "
+        "and takes fewer layers than U-ViT.)"
+    )

@@ -1,0 +1,76 @@
+"""Rotated and noisy digits: whether a network takes more steps for what is harder, for four mechanisms."""
+
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from ponderosa.measure.evaluate import Evaluation, evaluate
+from ponderosa.measure.probes import expected_steps
+from ponderosa.reproduce.recipe import Outcome, expand, kept, results
+from ponderosa.tasks.images.harder import Harder
+from ponderosa.training.experiment import load
+from ponderosa.training.jobs import Job
+
+WAYS: tuple[Harder, ...] = ("rotation", "noise")
+
+
+def jobs(recipe: Mapping[str, Any], root: Path) -> dict[str, list[Job]]:
+    return expand(recipe, recipe["runs"], root)
+
+
+def outcome(recipe: Mapping[str, Any], groups: Mapping[str, list[Job]]) -> Outcome:
+    """A row for each mechanism; a picture for each way to make images harder."""
+    from ponderosa.measure import plots
+
+    asked = {"examples": recipe["examples"]}
+    seen = {
+        key: kept(job.folder / "harder.json", asked, partial(look, job, **asked)) for key, (job, *_) in groups.items()
+    }  # fmt: skip
+    rows = [
+        {
+            "mechanism": key, "accuracy": f"{run['accuracy']:.4f}", "steps": f"{run['mean_steps']:.2f}",
+            **{way: written(seen[key][way]["fairness"]) for way in WAYS},
+        }
+        for key, group in groups.items() for run in results(group)
+    ]  # fmt: skip
+    columns: dict[str, str] = {
+        "mechanism": "mechanism", "accuracy": "accuracy", "steps": f"mean steps of {recipe['common']['max_steps']}",
+        **{way: f"rank correlation of steps with {way}" for way in WAYS},
+    }  # fmt: skip
+    drawn: dict[str, Any] = {
+        way: plots.steps_by_difficulty([{"name": key, **found[way]} for key, found in seen.items()]) for way in WAYS
+    }
+    return Outcome(rows, columns, reading(seen), drawn, seen)
+
+
+def look(job: Job, examples: int) -> dict[str, Any]:
+    """Steps and accuracy at each level of difficulty, and how steps follow it."""
+    experiment = load(job.folder)
+    net, plain = experiment.net, experiment.task
+    found: dict[str, Any] = {}
+    for way in WAYS:
+        task = plain.made(way)  # type: ignore[attr-defined]
+        seen = evaluate(net, task, examples=examples)
+        steps = expected_steps(net, task, examples)
+        seen = Evaluation(seen.score, steps.cpu(), seen.difficulty, seen.max_steps, seen.adaptive)
+        found[way] = {"by_difficulty": seen.by_difficulty(), "fairness": seen.fairness()}
+    return found
+
+
+def written(correlation: float | None) -> str | None:
+    return None if correlation is None else f"{correlation:+.3f}"
+
+
+def reading(seen: Mapping[str, Mapping[str, Any]]) -> str:
+    """Who takes more steps for harder images, and how many more."""
+    parts = []
+    for way in WAYS:
+        best = max((found[way]["fairness"] or 0.0, key) for key, found in seen.items())[1]
+        easy, *_, hard = seen[best][way]["by_difficulty"]
+        parts.append(
+            f"With {way} steps follow difficulty best under {best}: from {easy['steps']:.2f} at {easy['difficulty']} to "
+            f"{hard['steps']:.2f} at {hard['difficulty']}, rank correlation {written(seen[best][way]['fairness'])}; accuracy "
+            f"goes from {easy['accuracy']:.4f} to {hard['accuracy']:.4f}."
+        )
+    return " ".join(parts)
