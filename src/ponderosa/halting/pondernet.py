@@ -113,8 +113,9 @@ class PonderNet(Halting):
         if losses.ndim > solution.weights.ndim:  # an example's loss is the mean of its tokens'
             losses = losses.mean(-1)
         if losses.shape != solution.weights.shape:
-            raise ValueError(f"PonderNet weighs the loss of every unit: its units are {list(solution.weights.shape[1:])}, but the "
-                             f'target gives losses for {list(losses.shape[1:])}. Use unit="example" for a label per example.')  # fmt: skip
+            units, given = list(solution.weights.shape[1:]), list(losses.shape[1:])
+            raise ValueError(f"PonderNet weighs the loss of every unit: its units are {units}, but the target gives losses "
+                             f'for {given}. Use unit="example" for a label per example.')  # fmt: skip
         return (solution.weights * losses).sum(0).mean() + self.beta * self.kl_loss(solution)
 
     def terms(self, solution: Solution) -> dict[str, Tensor]:

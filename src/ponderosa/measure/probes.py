@@ -7,7 +7,8 @@ import torch
 from torch import Tensor
 
 from ponderosa.halting import AnyOf, PlannedDepth
-from ponderosa.measure.evaluate import Evaluation, batches, evaluate, to_like
+from ponderosa.measure.batches import batches, to_like
+from ponderosa.measure.evaluate import Evaluation, evaluate
 from ponderosa.ponder import Ponder
 from ponderosa.tasks.base import Task
 

@@ -1,7 +1,7 @@
 """The contract of a task: batches by number, a criterion, a score and a difficulty per example."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -9,10 +9,12 @@ import torch
 from torch import Tensor
 
 from ponderosa.keys import mix
-from ponderosa.tree import Tree
+from ponderosa.tree import Tree, leaves
 
 Split = Literal["train", "validation", "test"]
 SPLITS: tuple[Split, ...] = ("train", "validation", "test")
+SHOWN = 64
+"""Numbers of an input that fit on a page."""
 
 
 @dataclass
@@ -43,6 +45,10 @@ class Task(ABC):
     """Of the input: of the longest sequence."""
     output_size: int
     criterion: Callable[..., Tensor]
+    labels: Sequence[str] | None = None
+    """The names of the classes, where they have any."""
+    at_once: int = 1000
+    """How many examples are comfortably evaluated at once."""
 
     @abstractmethod
     def batch(self, split: Split, index: int, size: int, seed: int = 0) -> Batch:
@@ -51,6 +57,18 @@ class Task(ABC):
     @abstractmethod
     def score(self, output: Tensor, target: Tensor) -> Tensor:
         """How good each answer is, from 0 to 1 `[batch]`."""
+
+    def size(self, split: Split) -> int | None:
+        """How many examples there are; None for as many as anybody asks for."""
+        return None
+
+    def words(self, x: Tree) -> list[str]:
+        """One example's input without its padding as words, one for each token: how a page shows it."""
+        return [f"{number:g}" for number in leaves(x)[0].flatten()[:SHOWN].tolist()]
+
+    def picture(self, x: Tree) -> str | None:
+        """One example's input as HTML, where it is something to look at: shown instead of its words."""
+        return None
 
 
 def generator(split: Split, index: int, seed: int) -> torch.Generator:
