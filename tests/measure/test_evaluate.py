@@ -5,8 +5,8 @@ import torch
 from torch import nn
 
 import ponderosa as po
-from ponderosa.measure.cost import cost, microseconds, operations
 from ponderosa.measure.batches import share
+from ponderosa.measure.cost import cost, microseconds, operations
 from ponderosa.measure.evaluate import Evaluation, evaluate
 from ponderosa.tasks import Parity
 

@@ -128,7 +128,7 @@ def allocation(model: Any, data: Data, *, score: Score = right, progress: bool =
     given, each, steps, labels, difficulty, confidence = [], [], [], [], [], []
     with evaluating(net):
         stopped = unhalted(net, net.max_steps).eval() if net.halting.hard else net
-        for batch in read(tqdm(data, desc="every step", unit="batch", disable=not progress), next(net.parameters())):
+        for batch in read(tqdm(data, desc="every step", unit="batch", disable=not progress), net):
             (output,), (taken,) = player(net, batch)(None, [None])
             outputs, _ = player(stopped, batch)(Knob(stopped, "max_steps", net.max_steps, 1), limits)
             given.append(score(output, batch.y).cpu())

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from ponderosa.adapt.inputs import model_inputs, real_tokens
 from ponderosa.halting.exits import log_probabilities
@@ -15,11 +15,11 @@ Data = Iterable[Any]
 """A data loader: its batches are pairs (x, y), a model of transformers' dicts with `labels`, or ponderosa's own `Batch`."""
 
 
-def read(data: Data, like: Tensor) -> Iterator[Batch]:
-    """The batches of a data loader, on the device and in the precision of `like`; examples are numbered as they come."""
+def read(data: Data, net: nn.Module) -> Iterator[Batch]:
+    """The batches of a data loader, on the device and in the precision of a network; examples are numbered as they come."""
     seen = 0
     for given in data:
-        batch = to_like(_batch(given, seen), like)
+        batch = to_like(_batch(given, seen), first_parameter(net))
         seen += len(batch)
         yield batch
     if not seen:
@@ -62,6 +62,11 @@ def batches(task: Task, split: Split, examples: int, batch_size: int, seed: int 
 def share(batch: Batch, rank: int, ranks: int) -> Batch:
     """This device's part of a batch."""
     return batch if ranks == 1 else select(batch, slice(rank, None, ranks))
+
+
+def first_parameter(net: nn.Module) -> Tensor:
+    """Says on which device and in which precision a network is; one without parameters is on the CPU."""
+    return next(net.parameters(), torch.empty(0))
 
 
 def select(batch: Batch, rows: slice) -> Batch:

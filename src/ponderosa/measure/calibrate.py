@@ -96,7 +96,7 @@ def dropping(swept: Sweep, drop: float, delta: float) -> Calibration:
     if examples < needed(share, delta):
         promise += f" (with {examples:,} examples; {needed(share, delta):,} at least are needed)"
     # of those that pass, the cheapest: deeper settings come first, but a knob need not be monotone
-    chosen = min(range(passed), key=lambda i: swept.operations[i], default=0)
+    chosen = min(range(passed), key=lambda i: (swept.operations[i], float(swept.steps[i].mean())), default=0)
     bound = upper_bound(losses[chosen], examples, delta) if passed else None
     return _chosen(swept, chosen, promise, passed > 0, bound)
 

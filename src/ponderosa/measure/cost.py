@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ponderosa.halting.fixed import Fixed
-from ponderosa.measure.batches import to_like
+from ponderosa.measure.batches import first_parameter, to_like
 from ponderosa.measure.operations import count
 from ponderosa.measure.price import Prices
 from ponderosa.ponder import Ponder
@@ -110,7 +110,7 @@ def _answer(net: Ponder, batch: Batch, full_depth: bool) -> Callable[[], object]
     if full_depth:
         net = unhalted(net, net.max_steps)
     net.eval()
-    batch = to_like(batch, next(net.parameters()))
+    batch = to_like(batch, first_parameter(net))
 
     def run() -> object:
         with torch.no_grad():

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ponderosa.measure.batches import batches, share, to_like
+from ponderosa.measure.batches import batches, first_parameter, share, to_like
 from ponderosa.measure.ranks import rank_correlation
 from ponderosa.ponder import Ponder
 from ponderosa.solution import Solution
@@ -85,7 +85,7 @@ def evaluate(
     """
     if depth is not None and ranks > 1:
         raise ValueError("depths are planned for all examples: evaluate them on one device")
-    like = next(net.parameters(), torch.empty(0))
+    like = first_parameter(net)
     adaptive = net.halting.adaptive and net.halting.unit != "batch"  # a batch-level decision is one for all
     scores, steps, difficulties = [], [], []
     training = net.training

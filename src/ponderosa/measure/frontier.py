@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from html import escape
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -72,7 +73,7 @@ class Frontier:
     def _repr_html_(self) -> str:
         from ponderosa.measure.figure import svg
 
-        return f"<p>{self}</p>{svg(self.plot())}{self.points._repr_html_()}"
+        return f"<p>{escape(str(self))}</p>{svg(self.plot())}{self.points._repr_html_()}"
 
 
 def frontier(
@@ -157,7 +158,7 @@ def area(points: Sequence[tuple[float, float]]) -> float:
 def measured(model: Any, data: Data, values: Sequence[Any], knob: str | None = None, repeats: int = 10) -> list[float]:
     """Microseconds per example at each setting, and last of the network as it is, on the first examples of the data."""
     net, turns = network(model), knob_of(model, knob)
-    batch = select(next(read(data, next(net.parameters(), torch.empty(0)))), slice(0, TIMED))
+    batch = select(next(read(data, net)), slice(0, TIMED))
 
     def run() -> object:
         return net(batch.x, mask=batch.mask, key=batch.key)

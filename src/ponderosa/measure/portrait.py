@@ -9,7 +9,7 @@ from torch import Tensor
 
 from ponderosa.halting.exits import log_probabilities
 from ponderosa.measure.allocation import Allocation, allocation
-from ponderosa.measure.batches import batches, select, to_like
+from ponderosa.measure.batches import batches, first_parameter, select, to_like
 from ponderosa.measure.cost import evaluating, microseconds
 from ponderosa.measure.frontier import frontier
 from ponderosa.ponder import Ponder
@@ -64,7 +64,7 @@ def extremes(net: Ponder, task: Task, batch: Batch, spent: Allocation) -> dict[s
 
 def example(net: Ponder, task: Task, batch: Batch, row: int) -> dict[str, Any]:
     """One example as a page shows it: the input, the steps it took, the answer and the target."""
-    one = to_like(select(batch, slice(row, row + 1)), next(net.parameters()))
+    one = to_like(select(batch, slice(row, row + 1)), first_parameter(net))
     with evaluating(net):
         solution = net(one.x, mask=one.mask, key=one.key)
     x = tree_map(lambda leaf: leaf[0] if one.mask is None or leaf.shape[:2] != one.mask.shape else leaf[0][one.mask[0]], one.x)

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from ponderosa.halting import AnyOf, PlannedDepth
-from ponderosa.measure.batches import batches, to_like
+from ponderosa.measure.batches import batches, first_parameter, to_like
 from ponderosa.measure.evaluate import Evaluation, evaluate
 from ponderosa.ponder import Ponder
 from ponderosa.tasks.base import Task
@@ -48,7 +48,7 @@ def dealt(net: Ponder, task: Task, *, examples: int = 10_000, seed: int = 0) -> 
 @torch.no_grad()
 def unit_steps(net: Ponder, task: Task, examples: int) -> Tensor:
     """The steps of every unit of the first test examples `[examples]` or `[examples, token]`."""
-    like = next(net.parameters(), torch.empty(0))
+    like = first_parameter(net)
     net.eval()
     found = []
     for batch in batches(task, "test", examples, 1000):

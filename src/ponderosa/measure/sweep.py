@@ -84,8 +84,7 @@ def sweep(
     values = turned.values(settings) if isinstance(settings, int) else list(settings)
     meter, scores, steps, difficulty = Meter(net), [], [], []
     with evaluating(net):
-        like = next(net.parameters(), torch.empty(0))
-        for batch in read(_shown(data, progress, len(values)), like):
+        for batch in read(_shown(data, progress, len(values)), net):
             play = player(net, batch)
             answered = [play(turned, values), play(None, [None])]
             outputs, taken = (torch.cat(parts) for parts in zip(*answered, strict=True))

@@ -2,9 +2,10 @@
 
 from collections.abc import Sequence
 from html import escape
+from typing import Any
 
 from ponderosa.measure import html
-from ponderosa.measure.figure import INK, Run, baseline, looks
+from ponderosa.measure.figure import INK, Run, baseline, is_fixed, looks
 from ponderosa.measure.formatting import DASH, NBSP, TIMES, decimal, duration, finite, percent, quantity, ratio
 from ponderosa.measure.verdict import saving, speed_up
 
@@ -43,8 +44,9 @@ def _seeds(run: Run) -> str:
 
 
 def _area(run: Run) -> str:
-    front = run.get("frontier")
-    return decimal(front.get("area") if isinstance(front, dict) else None, 3)
+    """None for a fixed depth: a single point has no area under it."""
+    front: Any = run.get("frontier")
+    return decimal(front["area"], 3) if front and not is_fixed(run) else DASH
 
 
 def _saved(share: float | None) -> str:
