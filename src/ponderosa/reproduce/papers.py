@@ -18,7 +18,7 @@ COLUMNS = {
 }  # fmt: skip
 BEGIN, END = "<!-- papers: made by `ponderosa reproduce --readme README.md` -->\n", "<!-- end of papers -->\n"
 
-ABOUT = "Every table and figure of the four papers; `ponderosa reproduce` lists them one by one ([results](docs/results/README.md))."
+ABOUT = "Every table and figure of the four papers ([results](docs/results/README.md)); `ponderosa reproduce` lists them, too."
 
 
 @dataclass(frozen=True)
@@ -49,11 +49,7 @@ def entries() -> list[Entry]:
     """All of them, in the papers' order."""
     packaged = resources.files("ponderosa.reproduce").joinpath("papers.yaml")
     text = (COMMITTED if COMMITTED.is_file() else packaged).read_text()
-    found = [
-        Entry(paper["paper"], tuple(entry.pop("items")), **entry)
-        for paper in yaml.safe_load(text)
-        for entry in paper["entries"]
-    ]
+    found = [Entry(paper["paper"], **entry) for paper in yaml.safe_load(text) for entry in paper["entries"]]
     for entry in found:
         if entry.state not in STATES:
             raise ValueError(f"papers.yaml: {entry.paper} {entry.items} is {entry.state!r}: choose one of {', '.join(STATES)}")
