@@ -1,12 +1,14 @@
 """Every figure in the README and in docs/results comes from a committed result file."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
 
 from ponderosa.measure.table import markdown
 from ponderosa.reproduce import RESULTS
+from ponderosa.reproduce.papers import block, each, entries
 
 ROOT = Path(__file__).parents[1]
 FILES = sorted((ROOT / "docs" / "results").glob("*.json"))
@@ -68,3 +70,34 @@ def test_the_sentences_in_the_readme_say_what_is_in_the_files():
     ):
         low, high = spread(what)
         assert f"{words} {low:.1f} to {high:.1f}x" in readme
+
+
+PAPERS = {"LAC": (2, [1]), "PonderNet report": (0, range(1, 13)), "Hyper-UT": (0, range(3, 9))}
+
+
+def test_every_table_and_figure_of_the_papers_is_listed_once():
+    listed = [(row["paper"], row["items"]) for row in each()]
+    wanted = [(paper, f"table {n + 1}") for paper, (tables, _) in PAPERS.items() for n in range(tables)]
+    wanted += [(paper, f"figure {n}") for paper, (_, figures) in PAPERS.items() for n in figures]
+    wanted += [("Faster depth-adaptive", f"table {n}") for n in range(1, 5)]
+    wanted += [("Faster depth-adaptive", f"figure {n}") for n in (1, 3, 4, 5)]
+    assert sorted(listed) == sorted(wanted)
+
+
+@pytest.mark.parametrize("entry", entries(), ids=lambda e: f"{e.paper} {e.items[0]}")
+def test_the_states_are_those_of_the_result_files(entry):
+    """Whoever commits a result says in docs/results/papers.yaml what it came to, with figures that stand on its page."""
+    path = ROOT / "docs" / "results" / f"{entry.result}.json"
+    assert path.exists() == (entry.state != "not tried"), f"say the state of {entry.result} in docs/results/papers.yaml"
+    assert (entry.ours is not None) == path.exists()
+    if not path.exists():
+        return
+    assert entry.command
+    found, page = json.loads(path.read_text()), path.with_suffix(".md").read_text()
+    assert entry.state != "reproduced" or not found["changes"], "runs are missing, or it is not the recipe's own size: partly"
+    for number in re.findall(r"\d[\d,.]*\d|\d", entry.ours):
+        assert number in page, f"{number} of {entry.ours!r} is not on the page of {entry.result}"
+
+
+def test_the_readme_shows_what_became_of_them():
+    assert block() in (ROOT / "README.md").read_text(), "ponderosa reproduce --readme README.md"

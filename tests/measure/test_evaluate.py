@@ -5,8 +5,9 @@ import torch
 from torch import nn
 
 import ponderosa as po
+from ponderosa.measure.batches import share
 from ponderosa.measure.cost import cost, microseconds, operations
-from ponderosa.measure.evaluate import Evaluation, evaluate, share
+from ponderosa.measure.evaluate import Evaluation, evaluate
 from ponderosa.tasks import Parity
 
 TASK = Parity(6)

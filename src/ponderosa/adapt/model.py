@@ -63,7 +63,8 @@ class Adaptive(Base):
             head = kin.head(self)
         else:
             head = MaxMeanClassifier(self.config.hidden_size, self.config.num_labels)
-        net = Ponder(kin.step(self, about["frozen_kv"]), halting, head=head, encoder=Embeddings(self))
+        step = kin.step(self, about["frozen_kv"])
+        net = Ponder(step, halting, head=head, max_steps=about.get("max_steps"), encoder=Embeddings(self))
         for new in (net.halting, net.head):
             if new is not None:
                 new.to(device=self.device, dtype=self.dtype)
@@ -134,7 +135,7 @@ class Adaptive(Base):
         estimators = [plan for plan in _plans(self.halting) if isinstance(plan, DepthEstimator)]
         if len(estimators) > 1:
             raise ValueError("the mechanism has several depth estimators, but one file holds one: join them, or give depth=...")
-        self.config.ponderosa = {**self.config.ponderosa, "halting": describe(self.halting)}
+        self.config.ponderosa = {**self.config.ponderosa, "halting": describe(self.halting), "max_steps": self.net.max_steps}
         super().save_pretrained(save_directory, **kwargs)
         for estimator in estimators:
             estimator.save(Path(save_directory, DEPTHS))

@@ -7,6 +7,9 @@ from pathlib import Path
 COMMANDS = {
     "train": "train a network on a task, with any halting mechanism",
     "evaluate": "accuracy, steps, operations and time of a trained run",
+    "frontier": "accuracy against steps, operations and time, over all settings of a trained run's halting",
+    "calibrate": "set a trained run's halting so that it loses at most so much accuracy, or costs at most so much",
+    "report": "one page about trained runs: what adaptive depth saves, where the steps go, and how it was made",
     "compare": "train several mechanisms on the same data and show them side by side",
     "reproduce": "the tables and figures of the papers, ours beside theirs",
     "finetune": "an encoder-decoder on pointer-value retrieval as text, with or without a scratch-pad",
@@ -26,6 +29,7 @@ commands:
   ponderosa compare parity                                      the main job: four mechanisms side by side
   ponderosa train parity --halting LAC --halting.alpha 0.8      one network, into runs/parity-LAC
   ponderosa evaluate runs/parity-LAC                            what it does on the test set
+  ponderosa report runs/parity-LAC runs/parity-ACT              all about them on one page
   ponderosa reproduce lac-table-1                               a paper's table, with its own figures beside
 
 Every command takes --json FILE. `ponderosa COMMAND --help` says more.

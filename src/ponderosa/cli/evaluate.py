@@ -8,7 +8,8 @@ from ponderosa.cli.options import at_least_one, save_json
 from ponderosa.measure.environment import environment
 from ponderosa.measure.probes import think_longer
 from ponderosa.measure.table import table
-from ponderosa.training.experiment import Help, load
+from ponderosa.training.experiment import Help, read_calibration
+from ponderosa.training.opened import open_run
 from ponderosa.training.result import measure
 
 ABOUT = """Accuracy, steps, operations and time of a trained run on the test set, by difficulty.
@@ -25,14 +26,18 @@ def main(argv: list[str]) -> None:
     parser.add_argument("--examples", type=int, default=10_000, help="test examples")
     parser.add_argument("--max_steps", type=int | None, default=None, help="the most steps, if not those of training")
     parser.add_argument("--limits", type=list[int] | None, default=None, help="also show accuracy with each of these limits")
-    parser.add_argument("--batch_size", type=int, default=1000, help="examples at once")
+    parser.add_argument("--batch_size", type=int | None, default=None, help="examples at once")
     parser.add_argument("--json", type=str | None, default=None, help="write the figures to this file, too")
     options = parser.parse_args(argv)
-    at_least_one(examples=options.examples, batch_size=options.batch_size)
-    experiment = load(options.run, max_steps=options.max_steps)
-    figures = measure(experiment, examples=options.examples, batch_size=options.batch_size)
+    at_least_one(examples=options.examples, batch_size=options.batch_size or 1)
+    run = open_run(options.run, max_steps=options.max_steps)
+    figures = measure(run, examples=options.examples, batch_size=options.batch_size or run.task.at_once)
     if options.limits:
-        figures["longer"] = think_longer(experiment.net, experiment.task, options.limits, examples=options.examples)
+        figures["longer"] = think_longer(run.net, run.task, options.limits, examples=options.examples)
+    calibration = read_calibration(run.folder)
+    if calibration is not None:
+        print(f"calibrated          {calibration}")
+        figures["calibration"] = calibration.record()
     print(f"accuracy            {figures['accuracy']:.4f}  on {figures['examples']:,} test examples")
     print(f"mean steps          {figures['mean_steps']:.2f}  of {figures['max_steps']}")
     print(f"operations          {figures['operations']:,.0f}  of {figures['full_operations']:,.0f} at full depth, per example")

@@ -2,7 +2,7 @@
 
 import importlib
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from jsonargparse import ArgumentParser, Namespace
 
@@ -11,19 +11,28 @@ from ponderosa.measure.environment import environment
 from ponderosa.measure.plots import save_png
 from ponderosa.measure.table import markdown, table
 from ponderosa.reproduce import RESULTS
+from ponderosa.reproduce.papers import COLUMNS, each, write_block
 from ponderosa.reproduce.recipe import read_recipe, results, seed_by_seed
 from ponderosa.training.experiment import Help
 from ponderosa.training.jobs import train_all
 
 ABOUT = """Reproduce a table or figure of the papers: `ponderosa reproduce lac-table-1`.
 
+Without a name all of them are listed, with their state, our figure and the paper's.
+
 Trains what its recipe says (what is trained already is kept, what was interrupted goes on), and shows our figures beside
 the paper's. The folder gets NAME.json, NAME.md and the pictures.
 
   {results}
 
+`ponderosa reproduce all --budget quick` runs the lot at a size that shows that it runs, and nothing more.
+
 With --recipe the same figure is made at another size: `ponderosa reproduce hyper-ut-figure-3 --recipe hyper-ut-paper-size`.
 """
+
+Budget = Literal["quick", "full"]
+QUICK = {"seeds": 1, "batches": 20, "examples": 200, "subset": 40}
+"""Sizes of a trial, on the first task of a recipe."""
 
 
 def main(argv: list[str]) -> None:
@@ -31,7 +40,10 @@ def main(argv: list[str]) -> None:
     parser = ArgumentParser(
         prog="ponderosa reproduce", description=ABOUT.format(results=listed), formatter_class=Help, exit_on_error=False
     )
-    parser.add_argument("name", nargs="?", help="which one; without a name they are listed")
+    parser.add_argument("name", nargs="?", help="which one, or all; without a name they are listed")
+    parser.add_argument(
+        "--budget", type=Budget, default="full", help="the recipe's own size, or quick: a trial of the machinery"
+    )
     parser.add_argument("--folder", type=str | None, default=None, help="the folder, by default runs/reproduce/NAME")
     parser.add_argument("--out", type=str | None, default=None, help="where NAME.json, NAME.md and pictures go, if not there")
     parser.add_argument("--recipe", type=str | None, default=None, help="another recipe: a name, or a .yaml file of your own")
@@ -46,16 +58,41 @@ def main(argv: list[str]) -> None:
     )
     parser.add_argument("--at_once", type=int, default=2, help="runs trained at the same time, each on one thread")
     parser.add_argument("--progress", type=bool, default=True, help="whether to show a progress bar")
+    parser.add_argument("--readme", type=str | None, default=None, help="put the list into this README, in its place")
     parser.add_argument("--json", type=str | None, default=None, help="write the result to this file, too")
     options = parser.parse_args(argv)
-    if options.name is None:
-        print(f"  {listed}")
+    if options.readme is not None:
+        write_block(options.readme)
         return
-    if options.name not in RESULTS:
-        raise ValueError(f"there is nothing called {options.name!r}: choose one of {', '.join(RESULTS)}")
+    if options.name is None:
+        print(table(each(), COLUMNS))
+        save_json(options.json, each())
+        return
+    if options.name not in (*RESULTS, "all"):
+        raise ValueError(f"there is nothing called {options.name!r}: choose one of {', '.join(RESULTS)}, or all")
     given = {name: options[name] for name in ("seeds", "batches", "examples", "at_once") if options[name] is not None}
     at_least_one(**given)
-    print_result(reproduce(options, command_line("reproduce", argv)))
+    if options.name == "all":
+        reproduce_all(options, command_line("reproduce", argv))
+    else:
+        print_result(reproduce(options, command_line("reproduce", argv)))
+
+
+def reproduce_all(options: Namespace, command: str) -> None:
+    """One result after another; one that fails is named in the end and stops none of the others."""
+    failed = {}
+    root = Path(options.folder or f"runs/{'reproduce' if options.budget == 'full' else options.budget}")
+    for name in RESULTS:
+        shared = read_recipe(name).get("folder", name)
+        try:
+            print_result(reproduce(options.clone() | Namespace(name=name, folder=str(root / shared)), command))
+        except (ArithmeticError, ImportError, OSError, RuntimeError, ValueError) as error:
+            failed[name] = str(error).splitlines()[0]
+            print(f"{name}: {failed[name]}")
+        print()
+    print(f"{len(RESULTS) - len(failed)} of {len(RESULTS)} made")
+    if failed:
+        raise RuntimeError("not made: " + "; ".join(f"{name} ({why})" for name, why in failed.items()))
 
 
 def reproduce(options: Namespace, command: str) -> dict[str, Any]:
@@ -96,6 +133,9 @@ def changed(recipe: dict[str, Any], options: Namespace) -> tuple[dict[str, Any],
     """The recipe with the command line's own sizes, and what was changed, to be said wherever the result is."""
     common = dict(recipe["common"])
     recipe = {**recipe, "common": common}
+    if options.budget == "quick":
+        options = options.clone() | Namespace({name: size for name, size in QUICK.items() if options[name] is None})
+        recipe |= {"tasks": dict(list(recipe["tasks"].items())[:1])} if "tasks" in recipe else {}
     if options.seeds is not None:
         recipe["seeds"] = list(range(options.seeds))
     if options.batches is not None:
@@ -105,6 +145,7 @@ def changed(recipe: dict[str, Any], options: Namespace) -> tuple[dict[str, Any],
     common |= {name: options[name] for name in ("encoder", "data_dir", "subset") if options[name] is not None}
     names = ("recipe", "seeds", "batches", "examples", "encoder", "subset")
     said = {name: options[name] for name in names if options[name] is not None}
+    said |= {"budget": "quick"} if options.budget == "quick" else {}
     return recipe, ", ".join(f"{name} {value}" for name, value in said.items())
 
 

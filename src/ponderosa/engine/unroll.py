@@ -27,10 +27,10 @@ def unroll(
     while ledger.n == 0 or (ledger.n < max_steps and (whole or ledger.alive.any())):
         first = ledger.n + 1
         if whole and (every_step or halting.unit != "token"):
-            states = _advance(step, context, state, first, max_steps)
+            states = take_steps(step, context, state, first, max_steps)
         elif hasattr(step, "unroll") and halting.unit != "token":
             stop = _Look(step, halting, head, memory, ledger, units.mask)
-            states = _advance(step, context, state, first, max_steps - ledger.n, stop)
+            states = take_steps(step, context, state, first, max_steps - ledger.n, stop)
         else:
             states = frozen(ledger.alive, _step(step, context, state, first, ledger.alive), state)
         reads = step.read(states)
@@ -81,7 +81,9 @@ class _Look:
         return math.ceil(self.n * min(1 / max(slowest, 1e-6) - 1, 1e6))
 
 
-def _advance(step: Step, context: Tree, state: Tree, first: int, count: int, stop: Callable[[Tree], int] | None = None) -> Tree:
+def take_steps(
+    step: Step, context: Tree, state: Tree, first: int, count: int, stop: Callable[[Tree], int] | None = None
+) -> Tree:
     """The states of `count` steps, stacked in front of every tensor of the state; of fewer, where `stop` says so."""
     if hasattr(step, "unroll"):
         return step.unroll(context, state, first, count, stop)  # type: ignore[operator]
@@ -96,7 +98,7 @@ def _step(step: Step, context: Tree, state: Tree, n: int, alive: Tensor) -> Tree
     """One step, stacked like several; a step whose tokens see each other is told which of them have not halted."""
     if isinstance(step, TokenStep):
         return tree_map(lambda s: s[None], step.advance(context, state, n, alive if alive.ndim > 1 else None))
-    return _advance(step, context, state, n, 1)
+    return take_steps(step, context, state, n, 1)
 
 
 def _weigh(weights: Tensor, states: Tree, so_far: Tree) -> Tree:

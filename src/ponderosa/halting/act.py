@@ -5,6 +5,7 @@ from torch import Tensor, nn
 
 from ponderosa.halting.base import Criterion, Halting, Memory, Unit, Units, Verdict, answer_loss, check_choice
 from ponderosa.halting.gate import gate, read_units
+from ponderosa.halting.knob import Knob
 from ponderosa.solution import Solution
 
 
@@ -72,6 +73,9 @@ class ACT(Halting):
         shares = self.halt(states, memory, lead=2)
         totals = memory["sum"] + shares.cumsum(0)
         return shares, totals >= 1 - self.eps, {**memory, "sum": totals[-1]}
+
+    def knob(self, limit: int) -> Knob:
+        return Knob(self, "eps", 0.01, 0.96)
 
     def loss(self, solution: Solution, target: Tensor, criterion: Criterion) -> Tensor:
         return answer_loss(solution, target, criterion) + self.tau * self.ponder_cost(solution)

@@ -12,6 +12,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
+from ponderosa.halting.knob import Knob
 from ponderosa.keys import content_key, token_keys
 from ponderosa.solution import Solution
 from ponderosa.tree import Tree
@@ -105,6 +106,14 @@ class Halting(nn.Module, ABC):
     def terms(self, solution: Solution) -> dict[str, Tensor]:
         """The loss terms of its own, before they are weighed, by `term_names`."""
         return {}
+
+    def knob(self, limit: int) -> Knob | None:
+        """What is turned at inference to think longer or stop sooner; None where that is only the limit on steps.
+
+        A sweep sets it to many settings at once, `[settings, 1]`: `update` then says of each whether the examples are done
+        `[settings, batch]`. So it must broadcast, and what a unit remembers must not depend on the setting.
+        """
+        return None
 
     def scan(self, first: int, states: Tensor, outputs: Tensor | None, memory: Memory) -> Verdict:
         """`update` over the steps `first, first + 1, ...`, stacked on the first axis.

@@ -1,9 +1,12 @@
 """Composition: halt when any of several says so, and bounds on the number of steps."""
 
+from functools import reduce
+
 import torch
 from torch import Tensor, nn
 
 from ponderosa.halting.base import Criterion, Halting, Memory, Units, Verdict
+from ponderosa.halting.knob import Knob
 from ponderosa.solution import Solution
 
 
@@ -51,8 +54,11 @@ class AnyOf(Halting):
 
     def update(self, n: int | Tensor, state: Tensor, output: Tensor | None, memory: Memory) -> Verdict:
         results = [h.update(n, state, output, memory[str(i)]) for i, h in enumerate(self.haltings)]  # type: ignore[operator]
-        done = torch.stack([d for _, d, _ in results]).any(0)
+        done = reduce(torch.logical_or, [d for _, d, _ in results])
         return results[0][0], done, {str(i): m for i, (_, _, m) in enumerate(results)}
+
+    def knob(self, limit: int) -> Knob | None:
+        return self.haltings[0].knob(limit)  # type: ignore[operator]
 
     def loss(self, solution: Solution, target: Tensor, criterion: Criterion) -> Tensor:
         return self.haltings[0].loss(solution, target, criterion)  # type: ignore[operator]
@@ -108,6 +114,9 @@ class Bounded(Halting):
         owed = memory["owed"] + share
         share = torch.where(free, torch.minimum(owed, (1 - memory["spent"]).clamp_min(0)), 0.0)
         return share, done, {"inner": inner, "spent": memory["spent"] + share, "owed": torch.where(free, 0.0, owed)}
+
+    def knob(self, limit: int) -> Knob | None:
+        return self.halting.knob(limit)
 
     def loss(self, solution: Solution, target: Tensor, criterion: Criterion) -> Tensor:
         return self.halting.loss(solution, target, criterion)

@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ponderosa.halting.base import Criterion, Halting, Memory, Unit, Units, Verdict, check_choice, unit_losses
+from ponderosa.halting.knob import Knob
 from ponderosa.solution import Solution
 
 
@@ -72,6 +73,9 @@ class ConfidenceExit(Exit):
     def good(self, logits: Tensor, memory: Memory) -> tuple[Tensor, Memory]:
         return log_probabilities(logits).amax(-1).exp() >= self.threshold, memory
 
+    def knob(self, limit: int) -> Knob:
+        return Knob(self, "threshold", 1.0, 0.01, crowded=True)
+
 
 class EntropyExit(Exit):
     """Leaves once the answer's entropy is below this number of nats."""
@@ -84,6 +88,9 @@ class EntropyExit(Exit):
 
     def good(self, logits: Tensor, memory: Memory) -> tuple[Tensor, Memory]:
         return entropy(logits) < self.threshold, memory
+
+    def knob(self, limit: int) -> Knob:
+        return Knob(self, "threshold", 0.0, 5.0, crowded=True)
 
 
 class PatienceExit(Exit):
@@ -103,3 +110,6 @@ class PatienceExit(Exit):
         label = log_probabilities(logits).argmax(-1)
         count = torch.where(label == memory["label"], memory["count"] + 1, 0)
         return count >= self.patience, {"label": label, "count": count}
+
+    def knob(self, limit: int) -> Knob:
+        return Knob(self, "patience", limit, 1)

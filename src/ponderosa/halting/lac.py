@@ -7,6 +7,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from ponderosa.halting.base import Criterion, Halting, Memory, Unit, Units, Verdict, answer_loss, check_choice
+from ponderosa.halting.knob import Knob
 from ponderosa.solution import Solution
 from ponderosa.tree import over_units
 
@@ -106,6 +107,9 @@ class LAC(Halting):
         done, memory = _decide(self.norm(state, memory), memory, self.alpha, self.rule)
         done = done & torch.as_tensor(n >= self.min_steps, device=done.device)
         return None, done, memory
+
+    def knob(self, limit: int) -> Knob:
+        return Knob(self, "alpha", 0.05, 1.0)
 
     def loss(self, solution: Solution, target: Tensor, criterion: Criterion) -> Tensor:
         return answer_loss(solution, target, criterion)

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from ponderosa.halting.base import Criterion, Halting, Memory, Unit, Units, Verdict, answer_loss, check_choice
+from ponderosa.halting.knob import Knob
 from ponderosa.solution import Solution
 from ponderosa.tree import Tree
 
@@ -16,6 +17,7 @@ class PlannedDepth(Halting):
     The plan is a number for all, or a function from the input to a depth per unit (`[batch]`, or
     `[batch, token]`); depths given with the call, `net(x, depth=...)`, come first. A depth estimator
     (`po.MutualInformation`) is a plan for tokens; where examples halt, an example goes as deep as its deepest token.
+    `shift` is added to every depth.
 
     >>> import ponderosa as po
     >>> net = po.Ponder(po.GRUStep(4, 8), po.PlannedDepth(), max_steps=5)
@@ -25,13 +27,13 @@ class PlannedDepth(Halting):
 
     hard = True
 
-    def __init__(self, plan: int | Callable[[Tree], Tensor] | None = None, *, unit: Unit | None = None):
+    def __init__(self, plan: int | Callable[[Tree], Tensor] | None = None, *, unit: Unit | None = None, shift: int = 0):
         super().__init__()
         chosen: Unit = getattr(plan, "unit", "example") if unit is None else unit
         if isinstance(plan, int) and plan < 1:
             raise ValueError(f"plan={plan}: a unit takes at least one step")
         check_choice("unit", chosen, "batch", "example", "token")
-        self.plan, self.unit = plan, chosen
+        self.plan, self.unit, self.shift = plan, chosen, shift
 
     def begin(self, state: Tensor, units: Units) -> Memory:
         depth = units.depth
@@ -49,7 +51,7 @@ class PlannedDepth(Halting):
             raise ValueError(
                 f'unit="batch", but depths from {depth.min()} to {depth.max()}: a batch has one depth; use "example"'
             )
-        return {"depth": depth.to(state.device)}
+        return {"depth": depth.to(state.device) + self.shift}
 
     def ends(self, memory: Memory) -> set[int]:
         return {max(depth, 1) for depth in memory["depth"].flatten().tolist()}
@@ -57,6 +59,9 @@ class PlannedDepth(Halting):
     def update(self, n: int | Tensor, state: Tensor, output: Tensor | None, memory: Memory) -> Verdict:
         done = memory["depth"] <= n
         return None, done, memory
+
+    def knob(self, limit: int) -> Knob:
+        return Knob(self, "shift", limit - 1, 1 - limit)
 
     def loss(self, solution: Solution, target: Tensor, criterion: Criterion) -> Tensor:
         return answer_loss(solution, target, criterion)

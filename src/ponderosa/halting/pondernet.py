@@ -8,6 +8,8 @@ from torch import Tensor, nn
 
 from ponderosa.halting.base import Criterion, Halting, Memory, Unit, Units, Verdict, answer_loss, check_choice, unit_losses
 from ponderosa.halting.gate import gate, read_units
+from ponderosa.halting.knob import Knob
+from ponderosa.halting.prior import geometric_prior, kl_to_prior
 from ponderosa.keys import uniform
 from ponderosa.solution import Solution
 
@@ -22,35 +24,6 @@ def ponder_weights(lambdas: Tensor) -> Tensor:
     """
     survival = torch.cat([torch.ones_like(lambdas[:1]), (1 - lambdas[:-1]).cumprod(0)])
     return survival * torch.cat([lambdas[:-1], torch.ones_like(lambdas[:1])])
-
-
-def geometric_prior(lambda_p: float, steps: int) -> Tensor:
-    """The geometric distribution over 1..steps `[N]`, cut off there and renormalised.
-    >>> geometric_prior(0.5, 2)
-    tensor([0.6667, 0.3333])
-    """
-    if not 0 < lambda_p < 1:
-        raise ValueError(f"lambda_p={lambda_p}: it must lie between 0 and 1; the prior's mean is about 1/lambda_p steps")
-    if steps < 1:
-        raise ValueError(f"steps={steps}: a prior needs at least one step")
-    powers = [(1 - lambda_p) ** n for n in range(steps)]
-    return torch.tensor([power / sum(powers) for power in powers])
-
-
-def kl_to_prior(weights: Tensor, prior: Tensor, reverse: bool = False) -> Tensor:
-    """KL(weights || prior) `[...]` for weights `[N, ...]` and a prior `[N]`; finite where a weight is 0.
-
-    `reverse` gives KL(prior || weights), which is what most public implementations compute.
-
-    >>> kl_to_prior(torch.tensor([1.0, 0.0]), torch.tensor([0.5, 0.5]))
-    tensor(0.6931)
-    """
-    if prior.shape != weights.shape[:1]:
-        raise ValueError(f"the prior is {list(prior.shape)}: one number for each of the {len(weights)} steps is needed")
-    prior = prior.to(weights).view(-1, *(1,) * (weights.ndim - 1))
-    tiny = torch.finfo(weights.dtype).tiny
-    log_ratio = weights.clamp_min(tiny).log() - prior.clamp_min(tiny).log()
-    return (-prior * log_ratio if reverse else weights * log_ratio).sum(0)
 
 
 class PonderNet(Halting):
@@ -111,22 +84,27 @@ class PonderNet(Halting):
         return self.gate(read_units(state, self.unit, memory.get("mask"), lead)).squeeze(-1)
 
     def update(self, n: int | Tensor, state: Tensor, output: Tensor | None, memory: Memory) -> Verdict:
-        shares, dones, memory = self.scan(1, state[None], None, memory)
-        return None if shares is None else shares[0], dones[0], memory
+        if self.training:
+            shares, dones, memory = self.scan(1, state[None], None, memory)
+            return shares[0], dones[0], memory  # type: ignore[index]
+        survival = memory["log_survival"] + F.logsigmoid(-self.logits(state, memory))
+        cumulative = -torch.expm1(survival)
+        done = cumulative > memory["draw"] if self.evaluation == "sample" else cumulative >= self.threshold
+        return None, done, {**memory, "log_survival": survival}
 
     def scan(self, first: int, states: Tensor, outputs: Tensor | None, memory: Memory) -> Verdict:
-        logits = self.logits(states, memory, lead=2)
+        if not self.training:
+            return super().scan(first, states, outputs, memory)
+        logits, start = self.logits(states, memory, lead=2), memory["log_survival"]
         log_halt = F.logsigmoid(logits)
-        start = memory["log_survival"]
         after = start + (log_halt - logits).cumsum(0)  # log(1 - lambda) = log lambda - logit
-        memory = {**memory, "log_survival": after[-1]}
-        if self.training:
-            before = torch.cat([start[None], after[:-1]])
-            memory["left"] = before[-1].exp()  # 1 minus the shares so far, but exact where hardly anything is left
-            return (before + log_halt).exp(), torch.zeros_like(logits, dtype=torch.bool), memory
-        cumulative = -torch.expm1(after)
-        done = cumulative > memory["draw"] if self.evaluation == "sample" else cumulative >= self.threshold
-        return None, done, memory
+        before = torch.cat([start[None], after[:-1]])
+        # what is left is 1 minus the shares so far, but exact where hardly anything is
+        memory = {**memory, "log_survival": after[-1], "left": before[-1].exp()}
+        return (before + log_halt).exp(), torch.zeros_like(logits, dtype=torch.bool), memory
+
+    def knob(self, limit: int) -> Knob:
+        return Knob(self, "threshold", 1.0, 0.05, also={"evaluation": "threshold"})
 
     def loss(self, solution: Solution, target: Tensor, criterion: Criterion) -> Tensor:
         if solution.outputs is None:

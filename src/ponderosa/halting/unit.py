@@ -6,6 +6,7 @@ from torch import Tensor, nn
 from ponderosa.halting.base import Criterion, Halting, Memory, Unit, Units, Verdict, answer_loss, check_choice, unit_losses
 from ponderosa.halting.exits import log_probabilities
 from ponderosa.halting.gate import read_units
+from ponderosa.halting.knob import Knob
 from ponderosa.solution import Solution
 
 
@@ -39,19 +40,21 @@ class HaltingUnit(Halting):
         weight: of the unit's own loss.
         unit: what halts on its own, "token" or "example".
         size: of the state that is read; taken from the step where it says.
+        shift: in evaluation, added to every depth that is named.
     """
 
     trains_every_step = True
     weighs_answers = False
 
     def __init__(
-        self, layers: int, *, penalty: float | None = None, weight: float = 1.0, unit: Unit = "token", size: int | None = None
-    ):
+        self, layers: int, *, penalty: float | None = None, weight: float = 1.0, unit: Unit = "token", size: int | None = None,
+        shift: int = 0,
+    ):  # fmt: skip
         super().__init__()
         if layers < 1 or not weight >= 0:
             raise ValueError(f"layers={layers}, weight={weight}: at least one layer, and a weight that is not negative")
         check_choice("unit", unit, "example", "token", why="each unit has a depth of its own")
-        self.layers, self.penalty, self.weight, self.unit = layers, penalty, weight, unit
+        self.layers, self.penalty, self.weight, self.unit, self.shift = layers, penalty, weight, unit, shift
         self.gate: nn.Linear | None = None if size is None else nn.Linear(size, layers)
 
     @property
@@ -65,10 +68,10 @@ class HaltingUnit(Halting):
     def begin(self, state: Tensor, units: Units) -> Memory:
         assert self.gate is not None, "say how large the state is: HaltingUnit(size=...)"
         logits = self.gate(read_units(state, self.unit, units.mask))
-        return {"p": logits.softmax(-1)} if self.training else {"depth": logits.argmax(-1) + 1}
+        return {"p": logits.softmax(-1)} if self.training else {"depth": logits.argmax(-1) + 1 + self.shift}
 
     def ends(self, memory: Memory) -> set[int] | None:
-        return set(memory["depth"].unique().tolist()) if "depth" in memory else None
+        return {max(depth, 1) for depth in memory["depth"].unique().tolist()} if "depth" in memory else None
 
     def update(self, n: int | Tensor, state: Tensor, output: Tensor | None, memory: Memory) -> Verdict:
         if "depth" in memory:
@@ -77,6 +80,9 @@ class HaltingUnit(Halting):
         left = rest.sum(-1)  # 1 minus the shares so far, but exact where hardly anything is left
         share = rest[..., 0] if rest.shape[-1] else left
         return share, torch.zeros_like(share, dtype=torch.bool), {**memory, "left": left}
+
+    def knob(self, limit: int) -> Knob:
+        return Knob(self, "shift", limit - 1, 1 - limit)
 
     def loss(self, solution: Solution, target: Tensor, criterion: Criterion) -> Tensor:
         if solution.outputs is None:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ponderosa.halting.fixed import Fixed
-from ponderosa.measure.evaluate import to_like
+from ponderosa.measure.batches import first_parameter, to_like
 from ponderosa.measure.operations import count
 from ponderosa.measure.price import Prices
 from ponderosa.ponder import Ponder
@@ -56,21 +56,27 @@ def cost(
     >>> cost(net, torch.ones(2, 4), depth=torch.tensor([1, 3]))
     Cost(960 operations per example of 2,112, at most 2.20 times sooner)
     """
-    with _evaluating(net):
+    with evaluating(net):
         if solution is None:
             solution = net(x, state=state, mask=mask, key=key, depth=depth)
         if not len(solution.steps):
             return Cost(0.0, 0.0, 0.0)
         given = {"state": state, "mask": solution.mask if mask is None else mask, "key": key, "depth": depth}
         read = net.step.read(solution.state)
-        everything = torch.ones(read.shape[:2] if read.ndim > 2 else (len(read), 1), dtype=torch.bool, device=read.device)
-        real = everything if given["mask"] is None or read.ndim < 3 else given["mask"].to(read.device)
+        real, everything = real_tokens(read, given["mask"]), real_tokens(read, None)
         limit = solution.max_steps
         done = Prices(net, limit, x, given).total(solution.steps, real)
-        full = Prices(_full(net, limit), limit, x, {**given, "depth": None})  # a depth per token means nothing to examples
+        full = Prices(unhalted(net, limit), limit, x, {**given, "depth": None})  # a depth per token means nothing to examples
         depths = torch.full_like(everything[:, 0], limit, dtype=torch.long)
         totals = done, full.total(depths, real), full.total(depths, everything)
     return Cost(*(total / len(read) for total in totals))
+
+
+def real_tokens(read: Tensor, mask: Tensor | None) -> Tensor:
+    """True for what is not padding in a state that is read `[batch, token]`; an example without tokens is one `[batch, 1]`."""
+    if mask is not None and read.ndim > 2:
+        return mask.to(read.device)
+    return torch.ones(read.shape[:2] if read.ndim > 2 else (len(read), 1), dtype=torch.bool, device=read.device)
 
 
 def operations(net: Ponder, batch: Batch, *, full_depth: bool = False) -> float:
@@ -84,12 +90,12 @@ def operations(net: Ponder, batch: Batch, *, full_depth: bool = False) -> float:
 def microseconds(nets: Sequence[Ponder], batch: Batch, *, repeats: int = 20) -> list[tuple[float, float]]:
     """For each network its time per example as it halts, and at full depth: all alternating, the 10th percentile of many."""
     runs = [_answer(net, batch, full_depth) for net in nets for full_depth in (False, True)]
-    tenth = [seconds / len(batch) * 1e6 for seconds in tenths(runs, repeats)]
+    tenth = [seconds / len(batch) * 1e6 for seconds in alternating(runs, repeats)]
     return list(zip(tenth[::2], tenth[1::2], strict=True))
 
 
-def tenths(runs: Sequence[Callable[[], object]], repeats: int) -> list[float]:
-    """The seconds that each takes: they take turns, and the 10th percentile counts."""
+def alternating(runs: Sequence[Callable[[], object]], repeats: int) -> list[float]:
+    """The seconds of each run, the 10th percentile of so many: they take turns, so that what slows one slows all."""
     times: list[list[float]] = [[] for _ in runs]
     for _ in range(repeats):
         for run, seen in zip(runs, times, strict=True):
@@ -102,9 +108,9 @@ def tenths(runs: Sequence[Callable[[], object]], repeats: int) -> list[float]:
 def _answer(net: Ponder, batch: Batch, full_depth: bool) -> Callable[[], object]:
     """One evaluation of `batch`, as trained or with every step taken."""
     if full_depth:
-        net = _full(net, net.max_steps)
+        net = unhalted(net, net.max_steps)
     net.eval()
-    batch = to_like(batch, next(net.parameters()))
+    batch = to_like(batch, first_parameter(net))
 
     def run() -> object:
         with torch.no_grad():
@@ -113,13 +119,13 @@ def _answer(net: Ponder, batch: Batch, full_depth: bool) -> Callable[[], object]
     return run
 
 
-def _full(net: Ponder, limit: int) -> Ponder:
+def unhalted(net: Ponder, limit: int) -> Ponder:
     """The same network with nothing that halts."""
     return Ponder(net.step, Fixed(), head=net.head, max_steps=limit, encoder=net.encoder)
 
 
 @contextmanager
-def _evaluating(net: Ponder) -> Iterator[None]:
+def evaluating(net: Ponder) -> Iterator[None]:
     """Evaluation without gradients; then every module is again in the mode it was in."""
     modes = [(module, module.training) for module in net.modules()]
     net.eval()

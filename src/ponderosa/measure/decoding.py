@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from ponderosa.adapt.writer import AdaptiveWriter, Draft
-from ponderosa.measure.cost import tenths
+from ponderosa.measure.cost import alternating
 from ponderosa.measure.evaluate import batches
 from ponderosa.measure.operations import count
 from ponderosa.measure.risk import boldest
@@ -92,7 +92,7 @@ def saving(
         runs = partial(full.write, *given), partial(fast.write, *given), partial(greedy, model, *given, task.longest)
         encoder = count(partial(model.encoder, input_ids=batch.x)) / size
         done, exits = (count(run) / size for run in runs[:2])
-        full_ms, ms, theirs = (seconds / size * 1e3 for seconds in tenths(runs, repeats))
+        full_ms, ms, theirs = (seconds / size * 1e3 for seconds in alternating(runs, repeats))
         rows.append({
             "batch": size, "full_operations": done, "operations": exits, "full_decoder_operations": done - encoder,
             "decoder_operations": exits - encoder, "bound": done / exits, "full_ms": full_ms, "ms": ms,

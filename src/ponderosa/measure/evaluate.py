@@ -1,17 +1,16 @@
 """How good a network is on a task, and how many steps it took, by difficulty."""
 
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from ponderosa.measure.batches import batches, first_parameter, share, to_like
 from ponderosa.measure.ranks import rank_correlation
 from ponderosa.ponder import Ponder
 from ponderosa.solution import Solution
-from ponderosa.tasks.base import Batch, Split, Task
-from ponderosa.tree import Tree, tree_map
+from ponderosa.tasks.base import Split, Task
 
 
 @dataclass
@@ -86,7 +85,7 @@ def evaluate(
     """
     if depth is not None and ranks > 1:
         raise ValueError("depths are planned for all examples: evaluate them on one device")
-    like = next(net.parameters(), torch.empty(0))
+    like = first_parameter(net)
     adaptive = net.halting.adaptive and net.halting.unit != "batch"  # a batch-level decision is one for all
     scores, steps, difficulties = [], [], []
     training = net.training
@@ -105,38 +104,12 @@ def evaluate(
     return Evaluation(torch.cat(scores).cpu(), torch.cat(steps).cpu(), torch.cat(difficulties).cpu(), net.max_steps, adaptive)
 
 
-def batches(task: Task, split: Split, examples: int, batch_size: int, seed: int = 0) -> Iterator[Batch]:
-    """Batches of `batch_size` that make up `examples`, or all there are; the last may be smaller."""
-    examples = min(examples, task.size(split) or examples)
-    for index in range(-(-examples // batch_size)):
-        batch = task.batch(split, index, batch_size, seed)
-        yield select(batch, slice(0, min(batch_size, examples - index * batch_size)))
-
-
 def example_steps(solution: Solution) -> Tensor:
     """The steps of each example `[batch]`; the mean over its tokens where they halt on their own."""
     depth = solution.expected_steps.detach() if solution.distribution else solution.steps.to(solution.weights.dtype)
-    if depth.ndim == 1:
-        return depth
-    return depth.sum(1) / (depth > 0).sum(1).clamp_min(1)
+    return depth if depth.ndim == 1 else mean_of_tokens(depth)
 
 
-def share(batch: Batch, rank: int, ranks: int) -> Batch:
-    """This device's part of a batch."""
-    return batch if ranks == 1 else select(batch, slice(rank, None, ranks))
-
-
-def select(batch: Batch, rows: slice) -> Batch:
-    return map_batch(lambda t: t[rows], batch)
-
-
-def to_like(batch: Batch, like: Tensor) -> Batch:
-    """The batch on the device, and its inputs in the precision, of a network's parameters."""
-    batch = map_batch(lambda t: t.to(like.device), batch)
-    batch.x = tree_map(lambda t: t.to(like.dtype) if t.is_floating_point() else t, batch.x)
-    return batch
-
-
-def map_batch(fn: Any, batch: Batch) -> Batch:
-    parts: Iterable[Tree] = (batch.x, batch.y, batch.key, batch.difficulty, batch.mask)
-    return Batch(*(tree_map(fn, part) for part in parts))
+def mean_of_tokens(depth: Tensor) -> Tensor:
+    """The mean `[..., batch]` of the steps of an example's tokens `[..., batch, token]`; padding took none."""
+    return depth.sum(-1) / (depth > 0).sum(-1).clamp_min(1)

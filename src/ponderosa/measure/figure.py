@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from ponderosa.measure.formatting import plain
+from ponderosa.measure.formatting import finite, plain
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -62,15 +62,15 @@ class Look:
 
 
 def looks(runs: Sequence[Run]) -> list[Look]:
-    """A look for each run: the baseline in ink, the others in the palette's order, then again with other dashes."""
-    base = baseline(runs)
+    """A look for each run: fixed depths in ink, the others in the palette's order, then again with other dashes."""
     names = [plain(run.get("name")) for run in runs]
     result: list[Look] = []
-    others = 0
+    others = fixed = 0
     for run, name in zip(runs, names):
         label = f"{name} (seed {plain(run.get('seed'))})" if names.count(name) > 1 else name
-        if run is base:
-            result.append(Look(label, INK, "o", "-"))
+        if is_fixed(run):
+            result.append(Look(label, INK, MARKERS[fixed % len(MARKERS)], DASHES[fixed % len(DASHES)]))
+            fixed += 1
             continue
         cycle, color = divmod(others, len(PALETTE))
         result.append(Look(label, PALETTE[color], MARKERS[(others + 1) % len(MARKERS)], DASHES[cycle % len(DASHES)]))
@@ -79,8 +79,13 @@ def looks(runs: Sequence[Run]) -> list[Look]:
 
 
 def baseline(runs: Sequence[Run]) -> Run | None:
-    """The first run named "Fixed"."""
-    return next((run for run in runs if plain(run.get("name")).casefold() == "fixed"), None)
+    """The deepest run of fixed depth."""
+    return max(filter(is_fixed, runs), key=lambda run: finite(run.get("max_steps")) or 0.0, default=None)
+
+
+def is_fixed(run: Run) -> bool:
+    """Whether its name says that its depth is fixed: "Fixed", or "Fixed 10"."""
+    return plain(run.get("name")).casefold().split()[:1] == ["fixed"]
 
 
 def short(label: str, limit: int = 20) -> str:

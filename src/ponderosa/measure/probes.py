@@ -7,7 +7,8 @@ import torch
 from torch import Tensor
 
 from ponderosa.halting import AnyOf, PlannedDepth
-from ponderosa.measure.evaluate import Evaluation, batches, evaluate, example_steps, to_like
+from ponderosa.measure.batches import batches, first_parameter, to_like
+from ponderosa.measure.evaluate import Evaluation, evaluate, example_steps
 from ponderosa.ponder import Ponder
 from ponderosa.tasks.base import Task
 
@@ -47,7 +48,7 @@ def dealt(net: Ponder, task: Task, *, examples: int = 10_000, seed: int = 0) -> 
 @torch.no_grad()
 def unit_steps(net: Ponder, task: Task, examples: int) -> Tensor:
     """The steps of every unit of the first test examples `[examples]` or `[examples, token]`."""
-    like = next(net.parameters(), torch.empty(0))
+    like = first_parameter(net)
     net.eval()
     found = []
     for batch in batches(task, "test", examples, 1000):
@@ -59,7 +60,7 @@ def unit_steps(net: Ponder, task: Task, examples: int) -> Tensor:
 @torch.no_grad()
 def expected_steps(net: Ponder, task: Task, examples: int) -> Tensor:
     """The steps of the first test examples `[examples]`: where a mechanism draws them, their expectation instead of a draw."""
-    like = next(net.parameters(), torch.empty(0))
+    like = first_parameter(net)
     net.eval()
     net.halting.train()  # PonderNet then tells its whole distribution; the rest of the network stays as it is
     found = [

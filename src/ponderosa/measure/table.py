@@ -22,9 +22,9 @@ def table(rows: Sequence[Row], columns: Mapping[str, str]) -> str:
     LAC     3.25
     Fixed  10.00
     """
-    grid, right = _grid(rows, columns)
-    widths = [max(len(line[i]) for line in grid) for i in range(len(columns))]
-    lines = [[_align(cell, width, r) for cell, width, r in zip(line, widths, right)] for line in grid]
+    lines, right = grid(rows, columns)
+    widths = [max(len(line[i]) for line in lines) for i in range(len(columns))]
+    lines = [[_align(cell, width, r) for cell, width, r in zip(line, widths, right)] for line in lines]
     lines.insert(1, ["-" * width for width in widths])
     return "\n".join("  ".join(line).rstrip() for line in lines)
 
@@ -37,13 +37,13 @@ def markdown(rows: Sequence[Row], columns: Mapping[str, str]) -> str:
     | --- | ---: |
     | LAC | 3.125 |
     """
-    grid, right = _grid(rows, columns)
-    lines = [[cell.replace("|", r"\|") for cell in line] for line in grid]
+    lines, right = grid(rows, columns)
+    lines = [[cell.replace("|", r"\|") for cell in line] for line in lines]
     lines.insert(1, ["---:" if r else "---" for r in right])
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
-def _grid(rows: Sequence[Row], columns: Mapping[str, str]) -> tuple[list[list[str]], list[bool]]:
+def grid(rows: Sequence[Row], columns: Mapping[str, str]) -> tuple[list[list[str]], list[bool]]:
     """The heading and the rows as text, and which columns are right-aligned."""
     values = [[row.get(key) for row in rows] for key in columns]
     texts = [_column(column) for column in values]

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from ponderosa.measure.figure import Run, baseline
+from ponderosa.measure.figure import Run, baseline, is_fixed
 from ponderosa.measure.formatting import NBSP, TIMES, decimal, finite, percent, plain, ratio
 
 TIE = 0.005  # accuracies half a point apart are called near
@@ -20,7 +20,7 @@ def verdict(runs: Sequence[Run]) -> str:
     """  # noqa: E501
     known = [run for run in runs if finite(run.get("accuracy")) is not None]
     base = baseline(known)
-    others = [run for run in known if run is not base and not collapse(run)]
+    others = [run for run in known if not is_fixed(run) and not collapse(run)]
     if not others:
         return _alone(base)
     near = [run for run in others if _accuracy(run) >= max(map(_accuracy, known)) - TIE]

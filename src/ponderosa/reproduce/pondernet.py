@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ponderosa.halting.pondernet import geometric_prior
+from ponderosa.halting.prior import geometric_prior
 from ponderosa.reproduce.recipe import expand, plus_minus, spread
 from ponderosa.training.jobs import Job
 

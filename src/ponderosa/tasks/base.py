@@ -1,7 +1,7 @@
 """The contract of a task: batches by number, a criterion, a score and a difficulty per example."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Literal
@@ -10,10 +10,12 @@ import torch
 from torch import Tensor
 
 from ponderosa.keys import mix
-from ponderosa.tree import Tree
+from ponderosa.tree import Tree, leaves
 
 Split = Literal["train", "validation", "test"]
 SPLITS: tuple[Split, ...] = ("train", "validation", "test")
+SHOWN = 64
+"""Numbers of an input that fit on a page."""
 
 
 @dataclass
@@ -46,6 +48,10 @@ class Task(ABC):
     """Of the input: of the longest sequence."""
     output_size: int
     criterion: Callable[..., Tensor]
+    labels: Sequence[str] | None = None
+    """The names of the classes, where they have any."""
+    at_once: int = 1000
+    """How many examples are comfortably evaluated at once."""
 
     @abstractmethod
     def batch(self, split: Split, index: int, size: int, seed: int = 0) -> Batch:
@@ -56,13 +62,21 @@ class Task(ABC):
         """How good each answer is, from 0 to 1 `[batch]`."""
 
     def size(self, split: Split) -> int | None:
-        """How many examples there are; None where there is no end of them."""
+        """How many examples there are; None for as many as anybody asks for."""
         return None
 
+    def words(self, x: Tree) -> list[str]:
+        """One example's input without its padding as words, one for each token: how a page shows it."""
+        return [f"{number:g}" for number in leaves(x)[0].flatten()[:SHOWN].tolist()]
+
     def draw(self, axis: Any, x: Tree, depths: Tensor | None = None) -> None:
-        """Draw one example's input on an axis of matplotlib: by default its numbers. `depths` are those of its tokens."""
-        axis.text(0.5, 0.5, " ".join(f"{number:g}" for number in x.flatten().tolist()), ha="center", va="center", wrap=True)
+        """Draw one example's input on an axis of matplotlib: by default its words. `depths` are those of its tokens."""
+        axis.text(0.5, 0.5, " ".join(self.words(x)), ha="center", va="center", wrap=True)
         axis.set_axis_off()
+
+    def picture(self, x: Tree) -> str | None:
+        """One example's input as HTML, where it is something to look at: shown instead of its words."""
+        return None
 
 
 def generator(split: Split, index: int, seed: int) -> torch.Generator:

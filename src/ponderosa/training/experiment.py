@@ -12,6 +12,7 @@ from torch import nn
 
 from ponderosa.halting import Fixed
 from ponderosa.halting.base import Halting
+from ponderosa.measure.calibrate import Calibration
 from ponderosa.ponder import Ponder
 from ponderosa.sequence import Place, Placed, Positions, ReadOut, SequenceEncoder
 from ponderosa.steps import GRUStep
@@ -19,7 +20,7 @@ from ponderosa.steps.base import Step
 from ponderosa.steps.transformer import TokenStep
 from ponderosa.tasks.base import Task
 from ponderosa.training.checkpoint import load_checkpoint, replacing
-from ponderosa.training.run import RunFolder
+from ponderosa.training.run import RunFolder, read_json
 from ponderosa.training.settings import Settings
 from ponderosa.vision import ConvEncoder, PatchEncoder
 
@@ -93,8 +94,8 @@ def ends(task: Task, step: Step, options: Namespace) -> tuple[nn.Module | None, 
     return encoder, nn.Linear(step.size, task.output_size)
 
 
-def load(folder: Path | str, *, max_steps: int | None = None) -> Experiment:
-    """The experiment of a run's folder, with the weights that did best on the validation set.
+def load(folder: Path | str, *, max_steps: int | None = None, calibrated: bool = True) -> Experiment:
+    """The experiment of a run's folder, with the weights that did best on the validation set, calibrated if it was.
 
     `max_steps` lets it think longer than in training, or shorter.
     """
@@ -104,9 +105,16 @@ def load(folder: Path | str, *, max_steps: int | None = None) -> Experiment:
     parser = experiment_parser()
     experiment = build(parser.parse_path(run.config), parser)
     load_checkpoint(run.weights, experiment.net)
+    if calibrated and (found := read_calibration(run)) is not None:
+        found.apply(experiment.net)
     if max_steps is not None:
         experiment.net.max_steps = max_steps
     return experiment
+
+
+def read_calibration(run: RunFolder) -> Calibration | None:
+    """What the run was calibrated to, if it was."""
+    return Calibration(**read_json(run.calibration)) if run.calibration.exists() else None
 
 
 def claim(folder: RunFolder, config: str) -> None:

@@ -13,7 +13,8 @@ from lightning_fabric.strategies import DDPStrategy, Strategy
 from torch import Tensor
 
 from ponderosa.keys import mix
-from ponderosa.measure.evaluate import Evaluation, share, to_like
+from ponderosa.measure.batches import share, to_like
+from ponderosa.measure.evaluate import Evaluation
 from ponderosa.ponder import Ponder
 from ponderosa.tasks.base import Task
 from ponderosa.training.checkpoint import Progress, load_checkpoint, save_checkpoint

@@ -1,11 +1,13 @@
 """What came of a run: the figures that tables, reports and other commands read."""
 
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 
 from ponderosa.measure.cost import microseconds, operations
 from ponderosa.measure.evaluate import evaluate
+from ponderosa.ponder import Ponder
+from ponderosa.tasks.base import Task
 from ponderosa.training.checkpoint import Progress
 from ponderosa.training.experiment import Experiment
 from ponderosa.training.run import RunFolder
@@ -14,7 +16,16 @@ TIMED = 256
 """Examples in the batch that operations and time are measured on."""
 
 
-def measure(experiment: Experiment, *, examples: int = 10_000, batch_size: int = 1000) -> dict[str, Any]:
+class Trained(Protocol):
+    """A network and the task that it was trained on."""
+
+    @property
+    def task(self) -> Task: ...
+    @property
+    def net(self) -> Ponder: ...
+
+
+def measure(experiment: Trained, *, examples: int = 10_000, batch_size: int = 1000) -> dict[str, Any]:
     """Accuracy, steps, operations and time on the test set, as the network halts and at full depth."""
     net, task = experiment.net, experiment.task
     seen = evaluate(net, task, examples=examples, batch_size=batch_size)

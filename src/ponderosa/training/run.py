@@ -12,7 +12,10 @@ from ponderosa.training.checkpoint import replacing
 
 
 class RunFolder:
-    """`config.yaml`, `metrics.csv`, `difficulty.csv`, `result.json`, and `checkpoint/` with last and best .safetensors."""
+    """`config.yaml`, `metrics.csv`, `difficulty.csv`, `result.json`, and `checkpoint/` with last and best .safetensors.
+
+    `calibration.json` where the run was calibrated, `model/` where it made a model of `transformers`.
+    """
 
     def __init__(self, path: Path | str):
         self.path = Path(path)
@@ -22,6 +25,8 @@ class RunFolder:
         self.last = self.path / "checkpoint" / "last.safetensors"
         self.best = self.path / "checkpoint" / "best.safetensors"
         self.result = self.path / "result.json"
+        self.calibration = self.path / "calibration.json"
+        self.model = self.path / "model"
 
     @property
     def weights(self) -> Path:
@@ -87,6 +92,10 @@ def _batch(row: dict[str, str]) -> float:
         return float(row["batch"])
     except (KeyError, TypeError, ValueError):  # a row cut short when the run was killed
         return float("inf")
+
+
+def read_json(path: Path) -> Any:
+    return json.loads(path.read_text())
 
 
 def write_json(path: Path, value: Any) -> None:

@@ -61,9 +61,7 @@ class TextRun:
 
 def fine_tune(run: TextRun, settings: Settings, folder: RunFolder) -> dict[str, Any]:
     """Fit the depths, fine-tune, measure on the test set, and save the adaptive model into the run's folder."""
-    task = TextClassification(
-        run.task, run.encoder, run.data_dir, fold=run.fold, subset=run.subset, max_tokens=run.max_tokens
-    )  # fmt: skip
+    task = text_task(run)
     folder.path.mkdir(parents=True, exist_ok=True)
     claim(folder, plain_text(run, settings))
     settings = sized(settings, task, run.epochs)
@@ -75,8 +73,8 @@ def fine_tune(run: TextRun, settings: Settings, folder: RunFolder) -> dict[str, 
     fast = adapt(model, halting, in_place=True, head="max-mean", frozen_kv=run.frozen_kv)
     progress = fit(fast.net, task, settings, folder)
     load_checkpoint(folder.weights, fast.net)
-    fast.eval().save_pretrained(folder.path / "model")
-    task.tokenizer.save_pretrained(folder.path / "model")
+    fast.eval().save_pretrained(folder.model)
+    task.tokenizer.save_pretrained(folder.model)
     seen = evaluate(fast.net, task, examples=task.size("test"), batch_size=64)
     some = task.batch("test", 0, 32)
     spent = cost(fast.net, some.x, mask=some.mask)
@@ -88,6 +86,13 @@ def fine_tune(run: TextRun, settings: Settings, folder: RunFolder) -> dict[str, 
     }  # fmt: skip
     folder.write_result(found)
     return found
+
+
+def text_task(run: TextRun) -> TextClassification:
+    """The data set of a run."""
+    return TextClassification(
+        run.task, run.encoder, run.data_dir, fold=run.fold, subset=run.subset, max_tokens=run.max_tokens
+    )  # fmt: skip
 
 
 DERIVED = ("batches", "log_every", "evaluate_every", "evaluate_examples", "checkpoint_every")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import copy
+import io
 from pathlib import Path
 from typing import Any, Self
 
@@ -69,10 +71,20 @@ class ImageClassification(Task):
     def score(self, output: Tensor, target: Tensor) -> Tensor:
         return (output.argmax(-1) == target).to(output.dtype)
 
+    def _pixels(self, x: Tensor) -> Tensor:
+        """From 0 to 1 `[height, width]`, and `[..., channel]` where they have colours."""
+        return (x.cpu() * self.std + self.mean).clamp(0, 1).permute(1, 2, 0).squeeze(-1)
+
+    def picture(self, x: Tensor) -> str:
+        from PIL import Image
+
+        file = io.BytesIO()
+        Image.fromarray((self._pixels(x) * 255).round().byte().numpy()).save(file, "PNG")
+        return f'<img class="picture" alt="the image" src="data:image/png;base64,{base64.b64encode(file.getvalue()).decode()}">'
+
     def draw(self, axis: Any, x: Tensor, depths: Tensor | None = None) -> None:
         """The image; over it the depths of its patches `[token]`, the deeper the redder, a class token in front left out."""
-        pixels = (x.cpu() * self.std + self.mean).clamp(0, 1).permute(1, 2, 0).squeeze(-1)
-        axis.imshow(pixels.numpy(), cmap="gray", vmin=0, vmax=1, extent=(0, 1, 0, 1))
+        axis.imshow(self._pixels(x).numpy(), cmap="gray", vmin=0, vmax=1, extent=(0, 1, 0, 1))
         if depths is not None:
             side = int(len(depths) ** 0.5)
             shades = depths[-side * side :].view(side, side).cpu().numpy()

@@ -31,6 +31,7 @@ class TextClassification(Task):
     """
 
     criterion = staticmethod(F.cross_entropy)
+    at_once = 64
 
     def __init__(
         self, name: str, encoder: str, data_dir: str | None = None, fold: int = 0, subset: int | None = None,
@@ -41,7 +42,7 @@ class TextClassification(Task):
         self.name, self.encoder, self.max_tokens, self.fold = name, encoder, max_tokens, fold
         (train, test), self.source = load(name, data_dir)
         self.has_split = test is not None
-        self.labels = sorted({label for _, label in train})
+        self.labels: list[str] = sorted({label for _, label in train})
         self.examples = _split(train, test, fold, subset)
         self.output_size = len(self.labels)
 
@@ -82,6 +83,9 @@ class TextClassification(Task):
     def _batch(self, encoded: list[list[int]], targets: Tensor, rows: Tensor) -> Batch:
         x, mask = padded(encoded, self.tokenizer.pad_token_id or 0)
         return Batch(x, targets, rows, mask.sum(1), mask)
+
+    def words(self, x: Tensor) -> list[str]:
+        return self.tokenizer.convert_ids_to_tokens(x.tolist())
 
     def score(self, output: Tensor, target: Tensor) -> Tensor:
         return (output.argmax(-1) == target).to(output.dtype)

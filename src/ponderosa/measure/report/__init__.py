@@ -1,0 +1,5 @@
+"""The report: one HTML file that needs nothing else, readable on a phone and in print, light and dark."""
+
+from ponderosa.measure.report.page import render, write_report
+
+__all__ = ["render", "write_report"]

@@ -1,0 +1,182 @@
+"""The frontier, calibration and allocation of networks, from a data loader."""
+
+import pytest
+import torch
+from tests.zoo import Script
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+import ponderosa as po
+from ponderosa.measure.allocation import Allocation, allocation, calibration_error
+from ponderosa.measure.batches import right
+from ponderosa.measure.calibrate import calibrate
+from ponderosa.measure.cost import cost
+from ponderosa.measure.frontier import area, bands, frontier
+from ponderosa.measure.sweep import knob_of, sweep
+
+
+def scripted(logits: torch.Tensor, halting: po.Halting) -> po.Ponder:
+    """A net whose answer at step n is `x[:, n]`: the input holds the logits of all steps `[batch, steps + 1, classes]`."""
+    step = po.CellStep(Script(), initial_state=lambda x: x[:, 0], size=logits.shape[-1])
+    return po.Ponder(step, halting, head=nn.Identity(), max_steps=logits.shape[1] - 1)
+
+
+def gru(halting: po.Halting, steps: int = 6) -> po.Ponder:
+    torch.manual_seed(0)
+    return po.Ponder(po.GRUStep(4, 16), halting, head=nn.Linear(16, 3), max_steps=steps)
+
+
+def loader(examples: int = 300) -> DataLoader:
+    random = torch.Generator().manual_seed(1)
+    x = torch.randn(examples, 4, generator=random)
+    return DataLoader(TensorDataset(x, torch.randint(3, (examples,), generator=random)), batch_size=128)
+
+
+MECHANISMS = [po.LAC(), po.ACT(), po.PonderNet(), po.ConfidenceExit(), po.EntropyExit(), po.PatienceExit(), po.PlannedDepth(3)]
+
+
+@pytest.mark.parametrize("halting", MECHANISMS, ids=lambda h: type(h).__name__)
+def test_every_setting_is_what_the_network_does_there(halting):
+    """Accuracy, steps and operations as if the network had been run with each setting; the network stays as it is."""
+    net, data = gru(halting), loader()
+    before = [module.training for module in net.modules()]
+    swept, knob = sweep(net, data, settings=5), knob_of(net)
+    assert [module.training for module in net.modules()] == before
+    net.eval()
+    for row, value in enumerate(swept.values):
+        with knob.turned(value), torch.no_grad():
+            seen = [(net(x), x, y) for x, y in data]
+            assert torch.equal(swept.steps[row], torch.cat([s.steps for s, _, _ in seen]).float())
+            assert torch.equal(swept.score[row], torch.cat([right(s.output, y) for s, _, y in seen]))
+            done = sum(cost(net, x, s).done * len(x) for s, x, _ in seen) / len(swept.score[row])
+            assert swept.operations[row] == pytest.approx(done)
+
+
+def test_a_sweep_takes_every_step_once():
+    """Whatever the number of settings: as many step calls as one pass at full depth."""
+    calls = []
+
+    class Counted(po.GRUStep):
+        unroll = None
+
+        def advance(self, context, state, n):
+            calls.append(len(state))
+            return super().advance(context, state, n)
+
+    net = po.Ponder(Counted(4, 16), po.ConfidenceExit(), head=nn.Linear(16, 3), max_steps=6)
+    del Counted.unroll
+    Counted.unroll = property()  # a step without an unroll of its own
+    data = loader()
+    sweep(net, data, settings=20)
+    rows = sum(rows for rows in calls if rows > 2)  # a row or two are priced, once
+    assert rows == 6 * 300
+
+
+def test_tokens_are_run_once_for_each_setting():
+    torch.manual_seed(0)
+    net = po.Ponder(po.TransformerStep(8, 2), po.ACT(unit="token"), head=po.ReadOut(8, 3), max_steps=4)
+    x = torch.randn(20, 5, 8)
+    data = [(x, torch.randint(3, (20,)))]
+    swept = sweep(net, data, settings=4)
+    net.eval()
+    for row, value in enumerate(swept.values):
+        with knob_of(net).turned(value), torch.no_grad():
+            solution = net(x)
+        assert torch.allclose(swept.steps[row], solution.steps.float().mean(1))
+        assert swept.operations[row] == pytest.approx(cost(net, x, solution).done)
+    assert allocation(net, data).by_depth()
+
+
+def test_the_limit_is_everybodys_knob():
+    front = frontier(gru(po.Fixed()), loader(), time=True)
+    assert front.knob == "max_steps"
+    assert front.points.column("value") == front.points.column("mean_steps") == [6, 5, 4, 3, 2, 1]
+    assert all(time > 0 for time in front.points.column("microseconds"))
+    with pytest.raises(ValueError, match="LAC has no knob 'beta': choose alpha or max_steps"):
+        knob_of(gru(po.LAC()), "beta")
+
+
+def test_a_frontier_shows_itself():
+    front = frontier([gru(po.LAC()), gru(po.LAC())], loader(), name="two <seeds>", settings=4)
+    assert front.seeds == 2
+    assert "alpha" in repr(front) and "area under the frontier" in repr(front)
+    shown = front._repr_html_()
+    assert "<svg" in shown and "<table>" in shown and "two <seeds>" not in shown
+    for row in front.points:
+        assert row["low"] <= row["accuracy"] <= row["high"]
+
+
+def test_bands_cover_examples_and_seeds():
+    """For one seed the width is that of a binomial mean; seeds that differ widen it."""
+    random = torch.Generator().manual_seed(0)
+    score = (torch.rand(1, 1, 4000, generator=random) < 0.8).float()
+    low, high = bands(score, resamplings=1000)
+    assert float(high - low) == pytest.approx(2 * 1.96 * (0.16 / 4000) ** 0.5, rel=0.15)
+    apart = torch.cat([score, torch.zeros_like(score)])
+    low, high = bands(apart)
+    assert low < 0.05 and high > 0.75
+
+
+def test_the_area():
+    assert area([(1.0, 0.9)]) == 0
+    assert area([(0.5, 0.8), (0.25, 0.4), (0.75, 0.6)]) == pytest.approx(0.25 * 0.4 + 0.5 * 0.8)
+
+
+def test_where_the_steps_went():
+    """Worked out by hand: four examples, three steps, right (R) or wrong (W) at each, and where a plan halts them."""
+    logits = {"R": [0.0, 2.0], "W": [2.0, 0.0]}
+    answers = ["RRR", "RWR", "WWR", "WRW"]
+    states = torch.tensor([[[0.0, 0.0], *(logits[a] for a in row)] for row in answers])
+    net = scripted(states, po.PlannedDepth(lambda x: torch.tensor([3, 2, 2, 3])))
+    seen = allocation(net, [(states, torch.ones(4, dtype=torch.long))])
+    assert isinstance(seen, Allocation)
+    assert seen.first_right.tolist() == [1, 1, 3, 2]
+    assert seen.seen.accuracy == 0.25
+    assert seen.oracle_accuracy == 1
+    assert seen.overthinking == 0.5  # the second and the last were right earlier
+    assert seen.underthinking == 0.5  # the second and the third would be right later
+    assert seen.regret == pytest.approx((2 + 1 - 1 + 1) / 4)
+    assert [row["examples"] for row in seen.by_depth()] == [2, 2]
+    assert "overthinking" in repr(seen) and "<table>" in seen._repr_html_()
+    assert seen.by_class(["no", "yes"]).column("class") == ["yes"]
+
+
+def test_calibration_error_by_hand():
+    confidence, score = torch.tensor([0.95, 0.95, 0.55, 0.55]), torch.tensor([1.0, 1.0, 0.0, 1.0])
+    assert calibration_error(confidence, score) == pytest.approx(0.5 * 0.05 + 0.5 * 0.05)
+
+
+def test_calibrating_and_applying():
+    """Answers that never change: halting at once loses nothing, so the shallowest setting is promised, and used."""
+    x = torch.randn(400, 1, 3, generator=torch.Generator().manual_seed(0)).expand(400, 5, 3).contiguous()
+    net = scripted(x, po.ConfidenceExit(threshold=1.0))
+    data = [(x, x[:, 0].argmax(-1))]
+    found = calibrate(net, data, drop=1.0)
+    assert found.kept and found.mean_steps == 1 and found.full_steps == 4
+    assert net.halting.threshold == 1.0
+    found.apply(net)
+    assert net.eval()(x).steps.unique().tolist() == [1]
+    with pytest.raises(ValueError, match="say either"):
+        calibrate(net, data)
+    with pytest.raises(ValueError, match="drop=0"):
+        calibrate(net, data, drop=0.0)
+    with pytest.raises(ValueError, match="delta=2"):
+        calibrate(net, data, drop=1.0, delta=2)
+
+
+def test_bad_data_is_refused():
+    with pytest.raises(TypeError, match=r"a pair \(x, y\)"):
+        sweep(gru(po.LAC()), [torch.ones(3, 4)])
+    with pytest.raises(ValueError, match="no batches"):
+        sweep(gru(po.LAC()), [])
+    with pytest.raises(TypeError, match=r"a po.Ponder"):
+        sweep(nn.Linear(2, 2), loader())
+
+
+def test_a_knob_that_does_not_broadcast_is_named():
+    class Deaf(po.ConfidenceExit):
+        def good(self, logits, memory):
+            return torch.ones(len(logits), dtype=torch.bool), memory
+
+    with pytest.raises(ValueError, match="must broadcast over the knob"):
+        sweep(gru(Deaf()), loader())
