@@ -17,7 +17,7 @@ def test_example(path):
     assert done.stdout
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/stepping.md", "docs/engines.md", "docs/adapt.md"])
+@pytest.mark.parametrize("page", ["README.md", "docs/stepping.md", "docs/engines.md", "docs/adapt.md", "docs/measure.md"])
 def test_python_blocks_run(page):
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), re.S)
     assert blocks
