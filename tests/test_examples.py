@@ -17,7 +17,7 @@ def test_example(path):
     assert done.stdout
 
 
-PAGES = ["README.md", *(f"docs/{name}.md" for name in ("stepping", "engines", "adapt", "images", "text-to-text"))]
+PAGES = ["README.md", *(f"docs/{name}.md" for name in ("stepping", "engines", "adapt", "images", "measure", "text-to-text"))]
 
 
 @pytest.mark.parametrize("page", PAGES)

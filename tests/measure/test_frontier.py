@@ -54,22 +54,16 @@ def test_every_setting_is_what_the_network_does_there(halting):
 
 def test_a_sweep_takes_every_step_once():
     """Whatever the number of settings: as many step calls as one pass at full depth."""
-    calls = []
+    rows = []
 
-    class Counted(po.GRUStep):
-        unroll = None
+    class Counted(nn.GRUCell):
+        def forward(self, x, state):
+            rows.append(len(state))
+            return super().forward(x, state)
 
-        def advance(self, context, state, n):
-            calls.append(len(state))
-            return super().advance(context, state, n)
-
-    net = po.Ponder(Counted(4, 16), po.ConfidenceExit(), head=nn.Linear(16, 3), max_steps=6)
-    del Counted.unroll
-    Counted.unroll = property()  # a step without an unroll of its own
-    data = loader()
-    sweep(net, data, settings=20)
-    rows = sum(rows for rows in calls if rows > 2)  # a row or two are priced, once
-    assert rows == 6 * 300
+    sweep(po.Ponder(Counted(4, 16), po.ConfidenceExit(), head=nn.Linear(16, 3), max_steps=6), loader(), settings=20)
+    assert sum(number for number in rows if number > 2) == 6 * 300  # a row or two are priced, once
+    assert sum(number for number in rows if number <= 2) < 20
 
 
 def test_tokens_are_run_once_for_each_setting():

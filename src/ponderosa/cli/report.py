@@ -7,6 +7,7 @@ from jsonargparse import ArgumentParser
 
 from ponderosa.adapt.spec import describe
 from ponderosa.cli.options import at_least_one, command_line, save_json
+from ponderosa.measure.batches import batches
 from ponderosa.measure.environment import environment
 from ponderosa.measure.portrait import portrait
 from ponderosa.measure.report import write_report
@@ -54,7 +55,9 @@ def main(argv: list[str]) -> None:
 def of_seeds(seeds: list[Opened], name: str, examples: int, settings: int, progress: bool) -> dict[str, Any]:
     """All about one network: what was measured now, and how it was trained."""
     first = seeds[0]
-    seen = portrait([run.net for run in seeds], first.task, name, examples=examples, settings=settings, progress=progress)
+    task = first.task
+    data = batches(task, "test", examples, task.at_once)
+    seen = portrait([run.net for run in seeds], data, name, task=task, settings=settings, progress=progress)
     calibration = read_calibration(first.folder)
     return seen | {
         "halting": described(first), "curve": first.folder.curve(), "seed": first.config.get("seed"),

@@ -85,7 +85,7 @@ def reproduce_all(options: Namespace, command: str) -> None:
     for name in RESULTS:
         shared = read_recipe(name).get("folder", name)
         try:
-            print_result(reproduce(options.clone() | Namespace(name=name, folder=str(root / shared)), command))
+            print_result(reproduce(altered(options, name=name, folder=str(root / shared)), command))
         except (ArithmeticError, ImportError, OSError, RuntimeError, ValueError) as error:
             failed[name] = str(error).splitlines()[0]
             print(f"{name}: {failed[name]}")
@@ -129,12 +129,20 @@ def reproduce(options: Namespace, command: str) -> dict[str, Any]:
     return found
 
 
+def altered(options: Namespace, **changes: Any) -> Namespace:
+    """The same options but for some."""
+    copy = options.clone()
+    for name, value in changes.items():
+        copy[name] = value
+    return copy
+
+
 def changed(recipe: dict[str, Any], options: Namespace) -> tuple[dict[str, Any], str]:
     """The recipe with the command line's own sizes, and what was changed, to be said wherever the result is."""
     common = dict(recipe["common"])
     recipe = {**recipe, "common": common}
     if options.budget == "quick":
-        options = options.clone() | Namespace({name: size for name, size in QUICK.items() if options[name] is None})
+        options = altered(options, **{name: size for name, size in QUICK.items() if options[name] is None})
         recipe |= {"tasks": dict(list(recipe["tasks"].items())[:1])} if "tasks" in recipe else {}
     if options.seeds is not None:
         recipe["seeds"] = list(range(options.seeds))

@@ -67,7 +67,7 @@ class Task(ABC):
 
     def words(self, x: Tree) -> list[str]:
         """One example's input without its padding as words, one for each token: how a page shows it."""
-        return [f"{number:g}" for number in leaves(x)[0].flatten()[:SHOWN].tolist()]
+        return numbers(x)
 
     def draw(self, axis: Any, x: Tree, depths: Tensor | None = None) -> None:
         """Draw one example's input on an axis of matplotlib: by default its words. `depths` are those of its tokens."""
@@ -77,6 +77,11 @@ class Task(ABC):
     def picture(self, x: Tree) -> str | None:
         """One example's input as HTML, where it is something to look at: shown instead of its words."""
         return None
+
+
+def numbers(x: Tree) -> list[str]:
+    """The first numbers of an input as words."""
+    return [f"{number:.4g}" for number in leaves(x)[0].flatten()[:SHOWN].tolist()]
 
 
 def generator(split: Split, index: int, seed: int) -> torch.Generator:
