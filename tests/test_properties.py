@@ -156,7 +156,7 @@ def by_hand(net: po.Ponder, batch: Batch, garbage: float) -> tuple[Tensor, Tenso
     read = next(i for i, s in enumerate(leaves(state)) if s is step.read(state))
     chosen = (
         sum(answered)
-        if halting.reads_output and halting.trains_every_step
+        if halting.reads_output and halting.trains_every_step and halting.weighs_answers
         else last_answer(net.head, total[read], steps, batch.mask)
     )
     return torch.stack(weights), steps, total, chosen

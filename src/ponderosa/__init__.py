@@ -24,6 +24,7 @@ if TYPE_CHECKING:
         PlannedDepth,
         PonderNet,
         RandomDepth,
+        SentenceExit,
         Units,
     )
     from ponderosa.ponder import Ponder
@@ -50,7 +51,7 @@ __all__ = [
     "ACT", "LAC", "Answer", "AnyOf", "Bounded", "CellStep", "ConfidenceExit", "Constant", "DepthEstimator", "EntropyExit",
     "FiLM", "Fixed", "GRUStep", "Halting", "HaltingUnit", "HyperModules", "Latents", "MLPStep", "MaxMeanClassifier",
     "Modulation", "MutualInformation", "Oracle", "PatienceExit", "PlannedDepth", "Ponder", "PonderNet", "RandomDepth",
-    "ReadOut", "Reconstruction", "Request", "SequenceEncoder", "Solution", "Stack", "Step", "Stream", "TokenStep",
+    "ReadOut", "Reconstruction", "Request", "SentenceExit", "SequenceEncoder", "Solution", "Stack", "Step", "Stream", "TokenStep",
     "TransformerStep", "Units", "adapt", "functional",
 ]  # fmt: skip
 

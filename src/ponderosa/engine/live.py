@@ -79,7 +79,8 @@ class Live:
             carried["taken"] = taken
         done = self._newly(self._limited(n, done))
         weight = None if self.hard else self._weigh(n, share, done)
-        if output is not None and self.halting.trains_every_step:  # an exit's answer is its own layer's
+        if output is not None and self.halting.trains_every_step and self.halting.weighs_answers:
+            # an exit's answer is its own layer's
             weight = done.to(read.dtype) if weight is None else weight
             carried["answer"] = _add(carried.get("answer", torch.zeros_like(output)), weight, output)
         return self._end_tokens(n, done) if self.per_token else self._end_examples(n, done)
