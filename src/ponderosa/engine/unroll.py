@@ -7,9 +7,11 @@ from torch import Tensor, nn
 
 from ponderosa.engine.head import answers, last_answer
 from ponderosa.engine.ledger import Ledger, frozen
+from ponderosa.engine.packing import advance
 from ponderosa.halting.base import Halting, Memory, Units
 from ponderosa.solution import Solution
 from ponderosa.steps.base import Step
+from ponderosa.steps.tokens import Tokens
 from ponderosa.steps.transformer import TokenStep
 from ponderosa.tree import Tree, over_units, tree_map
 
@@ -23,9 +25,14 @@ def unroll(
     every_step = halting.training and halting.trains_every_step
     weights, outputs, weighed = [], [], None
     whole = every_step or not halting.adaptive or torch.compiler.is_compiling()  # no end before the limit, or none to be seen
+    packs = every_step and isinstance(step, TokenStep) and not torch.compiler.is_compiling()
+    real = None if units.mask is None else Tokens(units.mask)
     while ledger.n == 0 or (ledger.n < max_steps and (whole or ledger.alive.any())):
         first = ledger.n + 1
-        if whole and (halting.unit != "token" or (every_step and not halting.freezes)):
+        if packs and (halting.freezes or real is not None):
+            chosen = Tokens(ledger.alive) if halting.freezes else real
+            states = tree_map(lambda s: s[None], advance(step, context, state, first, chosen))
+        elif whole and (halting.unit != "token" or (every_step and not halting.freezes)):
             states = _advance(step, context, state, first, max_steps)
         elif hasattr(step, "unroll") and halting.unit != "token":
             stop = _Look(step, halting, head, memory, ledger, units.mask)

@@ -1,35 +1,16 @@
 """Faster depth-adaptive transformers, table 3: accuracy by task and estimator, beside the paper's and the controls."""
 
 from collections.abc import Mapping
-from dataclasses import fields
-from pathlib import Path
 from typing import Any
 
-from ponderosa.reproduce.recipe import Outcome, folder_name, plus_minus, results, spread
+from ponderosa.reproduce.faster_dat import FULL, jobs, prepare
+from ponderosa.reproduce.recipe import Outcome, plus_minus, results, spread
 from ponderosa.training.jobs import Job
-from ponderosa.training.settings import Settings
-from ponderosa.training.text import TextRun, plain_text
 
-FULL = "full depth"
+__all__ = ["jobs", "outcome", "prepare", "shows_part"]
+
 shows_part = True
 """A table with some runs missing is a table still."""
-
-
-def jobs(recipe: Mapping[str, Any], root: Path) -> dict[str, list[Job]]:
-    return {
-        f"{task}: {name}": [_job(recipe, task, options, seed, root / folder_name(f"{task} {name}")) for seed in recipe["seeds"]]
-        for task in recipe["tasks"]
-        for name, options in recipe["runs"].items()
-    }
-
-
-def _job(recipe: Mapping[str, Any], task: str, options: Mapping[str, Any], seed: int, folder: Path) -> Job:
-    subset = {k: v for k, v in recipe["tasks"][task].items() if k not in recipe["common"]}  # the command line's own size wins
-    given = {**recipe["common"], **subset, **options, "task": task, "seed": seed}
-    of_run = {f.name for f in fields(TextRun)}
-    run = TextRun(**{k: v for k, v in given.items() if k in of_run})
-    settings = Settings(**{k: v for k, v in given.items() if k not in of_run})
-    return Job(folder / f"seed-{seed}", plain_text(run, settings), batches=1, examples=None, command="adapt")
 
 
 def outcome(recipe: Mapping[str, Any], groups: Mapping[str, list[Job]]) -> Outcome:

@@ -1,0 +1,24 @@
+"""How sure an exit must be: chosen on validation data, for a stated loss of accuracy."""
+
+from ponderosa.halting.exits import ConfidenceExit
+from ponderosa.measure.evaluate import evaluate
+from ponderosa.ponder import Ponder
+from ponderosa.tasks.base import Task
+
+THRESHOLDS = (0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.93, 0.95, 0.97, 0.98, 0.99, 0.995)
+
+
+def choose_threshold(
+    net: Ponder, exit: ConfidenceExit, task: Task, *, examples: int, allowed_loss: float = 0.005  # noqa: A002
+) -> list[dict[str, float]]:  # fmt: skip
+    """Set the exit's threshold to the lowest whose accuracy on the validation split is at most `allowed_loss` below that of
+    the same network without the exit. Gives accuracy and mean depth for every threshold that was tried, 1 (no exit) first.
+    """
+    tried = []
+    for threshold in (1.0, *sorted(THRESHOLDS, reverse=True)):
+        exit.threshold = threshold
+        seen = evaluate(net, task, split="validation", examples=examples, batch_size=64)
+        tried.append({"threshold": threshold, "accuracy": seen.accuracy, "depth": seen.mean_steps})
+    enough = [row["threshold"] for row in tried if row["accuracy"] >= tried[0]["accuracy"] - allowed_loss]
+    exit.threshold = min(enough)
+    return tried
