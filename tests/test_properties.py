@@ -206,7 +206,11 @@ def untrained(net: po.Ponder, solution: po.Solution) -> set[str]:
     """The parameters that no gradient should reach: layers and heads that nobody used, mechanisms that only stop."""
     every_step = solution.outputs is not None
     used = range(1, (LIMIT if every_step and not net.halting.freezes else int(solution.steps.max())) + 1)
-    ends = set(range(1, LIMIT + 1)) if every_step else set((solution.steps.amax(1) if solution.steps.ndim > 1 else solution.steps).tolist())
+    ends = (
+        set(range(1, LIMIT + 1))
+        if every_step
+        else set((solution.steps.amax(1) if solution.steps.ndim > 1 else solution.steps).tolist())
+    )
     names = set()
     for name, _ in net.named_parameters():
         layer = int(name.split(".")[2]) + 1 if name.startswith("step.layers") else None

@@ -51,8 +51,8 @@ __all__ = [
     "ACT", "LAC", "Answer", "AnyOf", "Bounded", "CellStep", "ConfidenceExit", "Constant", "DepthEstimator", "EntropyExit",
     "FiLM", "Fixed", "GRUStep", "Halting", "HaltingUnit", "HyperModules", "Latents", "MLPStep", "MaxMeanClassifier",
     "Modulation", "MutualInformation", "Oracle", "PatienceExit", "PlannedDepth", "Ponder", "PonderNet", "RandomDepth",
-    "ReadOut", "Reconstruction", "Request", "SentenceExit", "SequenceEncoder", "Solution", "Stack", "Step", "Stream", "TokenStep",
-    "TransformerStep", "Units", "adapt", "functional",
+    "ReadOut", "Reconstruction", "Request", "SentenceExit", "SequenceEncoder", "Solution", "Stack", "Step", "Stream",
+    "TokenStep", "TransformerStep", "Units", "adapt", "functional",
 ]  # fmt: skip
 
 

@@ -16,7 +16,7 @@ from ponderosa.halting import Fixed, PlannedDepth
 from ponderosa.measure.cost import cost
 from ponderosa.ponder import Ponder
 from ponderosa.solution import Solution
-from ponderosa.tasks.base import Batch
+from ponderosa.tasks.base import Batch, Task
 
 BATCHES = (1, 4, 8, 15, 32)
 TEXTS = 32
@@ -24,11 +24,15 @@ TEXTS = 32
 
 
 def speed_by_batch(
-    net: Ponder, texts: Callable[[int, int], Batch], sizes: Sequence[int] = BATCHES, seconds: float = 4.0
-) -> list[dict[str, Any]]:
-    """A row for each batch size, on one thread; `texts(index, size)` gives batches of real texts."""
+    net: Ponder, task: Task, sizes: Sequence[int] = BATCHES, seconds: float = 4.0
+) -> list[dict[str, Any]]:  # fmt: skip
+    """A row for each batch size, of test examples, on one thread."""
+    rows = []
     with one_thread():
-        return [{"batch": size, **speed(net, [texts(i, size) for i in range(-(-TEXTS // size))], seconds)} for size in sizes]
+        for size in sizes:
+            batches = [task.batch("test", i, size) for i in range(-(-TEXTS // size))]
+            rows.append({"batch": size, **speed(net, batches, seconds)})
+    return rows
 
 
 @torch.no_grad()
@@ -47,7 +51,7 @@ def speed(net: Ponder, batches: Sequence[Batch], seconds: float) -> dict[str, An
     must = [_ideal(known, batch.x, mask, each) for batch, mask, each in zip(batches, masks, found, strict=True)]
     heads = [_heads(net, batch.x, mask, each) for batch, mask, each in zip(batches, masks, found, strict=True)]
 
-    def every(call: Callable[[int], object]) -> Callable[[], None]:
+    def every(call: Callable[[int], object]) -> Callable[[], object]:
         def run() -> None:
             for i in range(len(batches)):
                 call(i)
@@ -64,7 +68,8 @@ def speed(net: Ponder, batches: Sequence[Batch], seconds: float) -> dict[str, An
     spent = [cost(net, batch.x, each, mask=mask) for batch, mask, each in zip(batches, masks, found, strict=True)]
     texts = sum(len(batch.x) for batch in batches)
     return {
-        "speed": 10 * texts / times["ours"], "speed_known": 10 * texts / times["known"], "full_speed": 10 * texts / times["full"],
+        "speed": 10 * texts / times["ours"], "speed_known": 10 * texts / times["known"],
+        "full_speed": 10 * texts / times["full"],
         "speedup": times["full"] / times["ours"], "speedup_known": times["full"] / times["known"],
         "possible": times["full"] / times["ideal"], "bound": sum(c.full for c in spent) / sum(c.done for c in spent),
         "share": times["ideal"] / times["ours"], "share_known": times["ideal"] / times["known"],

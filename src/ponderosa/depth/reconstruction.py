@@ -86,7 +86,10 @@ def fitted_losses(
     texts: Sequence[str], tokenizer: Any, encoder: Any, *, batches: int = 300, batch_size: int = 32, lr: float = 1e-4,
     occurrences: int = 4, max_tokens: int = 128, seed: int = 0,
 ) -> tuple[dict[str, Tensor], Vocabulary]:  # fmt: skip
-    """Train a copy of the encoder to fill in masked words at every layer; its losses for each word (see `Reconstruction.fit`)."""
+    """Train a copy of the encoder to fill in masked words at every layer; its losses for each word.
+
+    The options are those of `Reconstruction.fit`.
+    """
     if tokenizer is None or tokenizer.mask_token_id is None:
         raise ValueError("reconstruction needs a tokenizer with a mask token: Reconstruction.fit(..., tokenizer=...)")
     vocabulary = Vocabulary.of(tokenizer)

@@ -35,7 +35,7 @@ class SentenceExit(Halting):
     weighs_answers = False
     freezes = True
 
-    def __init__(self, tokens: Halting, exit: Exit):  # noqa: A002 - the field's own word
+    def __init__(self, tokens: Halting, exit: Exit):
         super().__init__()
         if tokens.unit != "token" or not tokens.hard or tokens.reads_output or tokens.term_names:
             raise ValueError(

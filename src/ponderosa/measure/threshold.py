@@ -9,7 +9,7 @@ THRESHOLDS = (0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.93, 0.95, 0.97, 0.98, 0.99, 0.995
 
 
 def choose_threshold(
-    net: Ponder, exit: ConfidenceExit, task: Task, *, examples: int, allowed_loss: float = 0.005  # noqa: A002
+    net: Ponder, exit: ConfidenceExit, task: Task, *, examples: int, allowed_loss: float = 0.005
 ) -> list[dict[str, float]]:  # fmt: skip
     """Set the exit's threshold to the lowest whose accuracy on the validation split is at most `allowed_loss` below that of
     the same network without the exit. Gives accuracy and mean depth for every threshold that was tried, 1 (no exit) first.

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ponderosa.depth import DepthEstimator, MutualInformation, WordTable
-from ponderosa.measure.figure import PALETTE, panels, style
+from ponderosa.measure.figure import PALETTE, WIDTH, style
 from ponderosa.reproduce.faster_dat import depths_file, task_of
 from ponderosa.reproduce.recipe import Outcome
 from ponderosa.tasks.text import TextClassification
@@ -47,16 +47,17 @@ def outcome(recipe: Mapping[str, Any], groups: Mapping[str, list[Job]]) -> Outco
         information = found["MI"].information  # type: ignore[attr-defined]
         for kind, each in found.items():
             known = sum(value == 0 for value in information.values()) if kind == "MI" else None
+            words = len(each.table)
             rows.append({
-                "task": name, "estimator": kind, "words": len(each.table), "depth": f"{sum(depths[kind]) / len(each.table):.2f}",
+                "task": name, "estimator": kind, "words": words, "depth": f"{sum(depths[kind]) / words:.2f}",
                 "running": f"{running_depth(each, task.texts('test')[: recipe['texts']]):.2f}",
                 "telling": ", ".join(least_deep(each, information)),
                 "silent": None if known is None else f"{known / len(information):.1%}",
             })  # fmt: skip
         figures[name], data[name] = draw(list(information.values()), shares), shares
     text = (
-        f"Depths from 1 to {recipe['layers']}; in running text: over the words of {recipe['texts']:,} test texts. Words that go "
-        "least deep: those of the first bin, or of the shallowest there is, in the order of their mutual information."
+        f"Depths from 1 to {recipe['layers']}; in running text: over the words of {recipe['texts']:,} test texts. Words that "
+        "go least deep: those of the first bin, or of the shallowest there is, in the order of their mutual information."
     )
     return Outcome(rows, COLUMNS, text, figures, {"shares": data})
 
@@ -79,7 +80,7 @@ def draw(information: list[float], shares: Mapping[str, list[float]]) -> "Figure
     """A histogram of mutual information, long tail and all, and of the depths by each estimator."""
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=panels("")[0].get_size_inches() * (1, 1 + len(shares)), layout="constrained")
+    figure = Figure(figsize=(WIDTH, 2.2 * (1 + len(shares))), layout="constrained")
     top, *others = figure.subplots(1 + len(shares), squeeze=False)[:, 0]
     top.hist(information, bins=60, color=PALETTE[0], log=True)
     top.set_title("Words by mutual information")

@@ -32,7 +32,9 @@ def prepare(recipe: Mapping[str, Any], root: Path) -> None:
 
 def _every_depth(recipe: Mapping[str, Any]) -> dict[str, Any]:
     """The recipe with a run for each method and number of layers."""
-    runs = {f"{name}, {n} layers": {**options, "layers": n} for n in recipe["layers"] for name, options in recipe["runs"].items()}
+    runs = {
+        f"{name}, {n} layers": {**options, "layers": n} for n in recipe["layers"] for name, options in recipe["runs"].items()
+    }
     return {**recipe, "runs": runs}
 
 
@@ -45,7 +47,7 @@ def outcome(recipe: Mapping[str, Any], groups: Mapping[str, list[Job]]) -> Outco
         task, method = name.split(": ", 1)
         runs, data = [{**run, "accuracy": 100 * run["accuracy"]} for run in results(group)], task_of(recipe, task)
         net = load(group[0].folder / "model").net
-        fast = speed_by_batch(net, lambda index, size, data=data: data.batch("test", index, size), sizes=(1,))[0]
+        fast = speed_by_batch(net, data, sizes=(1,))[0]
         rows.append({
             "task": task, "method": method.rsplit(", ", 1)[0], "layers": runs[0]["layers"],
             "accuracy": plus_minus(runs, "accuracy", 2), "depth": plus_minus(runs, "mean_depth", 2),

