@@ -21,22 +21,24 @@ from ponderosa.tasks.base import Batch, Task
 BATCHES = (1, 4, 8, 15, 32)
 TEXTS = 32
 """Texts that are answered in each turn, at least."""
+SECONDS = 4.0
+"""For the turns of one batch size: as many rounds as fit, four at least."""
 
 
 def speed_by_batch(
-    net: Ponder, task: Task, sizes: Sequence[int] = BATCHES, seconds: float = 4.0
+    net: Ponder, task: Task, sizes: Sequence[int] = BATCHES
 ) -> list[dict[str, Any]]:  # fmt: skip
     """A row for each batch size, of test examples, on one thread."""
     rows = []
     with one_thread():
         for size in sizes:
             batches = [task.batch("test", i, size) for i in range(-(-TEXTS // size))]
-            rows.append({"batch": size, **speed(net, batches, seconds)})
+            rows.append({"batch": size, **speed(net, batches)})
     return rows
 
 
 @torch.no_grad()
-def speed(net: Ponder, batches: Sequence[Batch], seconds: float) -> dict[str, Any]:
+def speed(net: Ponder, batches: Sequence[Batch]) -> dict[str, Any]:
     """Texts in ten seconds, how many times those of full depth, and the share of what was possible that this is.
 
     With the time that it takes to estimate the depths, and without (the same depths given). What is possible is the time of
@@ -64,7 +66,7 @@ def speed(net: Ponder, batches: Sequence[Batch], seconds: float) -> dict[str, An
         "full": every(lambda i: full(batches[i].x, mask=masks[i])),
         "ideal": every(lambda i: (must[i](), heads[i]())),
     }
-    times = {name: percentile(turns) for name, turns in alternate_for(runs, seconds).items()}
+    times = {name: percentile(turns) for name, turns in alternate_for(runs, SECONDS).items()}
     spent = [cost(net, batch.x, each, mask=mask) for batch, mask, each in zip(batches, masks, found, strict=True)]
     texts = sum(len(batch.x) for batch in batches)
     return {

@@ -14,6 +14,9 @@ from ponderosa.depth.base import WordTable
 from ponderosa.depth.masked_language import MaskedLanguageModel, pad
 from ponderosa.depth.words import Vocabulary
 
+PENALTY = 0.1
+"""The price of a layer, lambda, as in the paper."""
+
 
 def penalised_depth(losses: Tensor, penalty: float) -> Tensor:
     """The depth 1..N with the least loss + penalty * depth `[...]`, from the losses of all layers `[N, ...]`.
@@ -44,7 +47,7 @@ class Reconstruction(WordTable):
     @classmethod
     def fit(
         cls, texts: Sequence[str], labels: Sequence[int] | None = None, tokenizer: Any = None, *, encoder: Any,
-        penalty: float = 0.1, batches: int = 300, batch_size: int = 32, lr: float = 1e-4, occurrences: int = 4,
+        penalty: float = PENALTY, batches: int = 300, batch_size: int = 32, lr: float = 1e-4, occurrences: int = 4,
         max_tokens: int = 128, unseen: int | None = None, seed: int = 0,
     ) -> Reconstruction:  # fmt: skip
         """Train a prediction head at every layer on the texts, then mask each word in turn.

@@ -25,13 +25,12 @@ def unroll(
     every_step = halting.training and halting.trains_every_step
     weights, outputs, weighed = [], [], None
     whole = every_step or not halting.adaptive or torch.compiler.is_compiling()  # no end before the limit, or none to be seen
-    packs = every_step and isinstance(step, TokenStep) and not torch.compiler.is_compiling()
-    real = None if units.mask is None else Tokens(units.mask)
+    packs = every_step and _packs(step, halting, units)
     while ledger.n == 0 or (ledger.n < max_steps and (whole or ledger.alive.any())):
         first = ledger.n + 1
-        if packs and (halting.freezes or real is not None):
-            chosen = Tokens(ledger.alive) if halting.freezes else real
-            states = tree_map(lambda s: s[None], advance(step, context, state, first, chosen))
+        if packs:
+            active = Tokens(ledger.alive if halting.freezes or units.mask is None else units.mask)
+            states = tree_map(lambda s: s[None], advance(step, context, state, first, active))
         elif whole and (halting.unit != "token" or (every_step and not halting.freezes)):
             states = _advance(step, context, state, first, max_steps)
         elif hasattr(step, "unroll") and halting.unit != "token":
@@ -89,6 +88,12 @@ def _advance(
         state = step.advance(context, state, n)
         states.append(state)
     return tree_map(lambda *s: torch.stack(s), *states)
+
+
+def _packs(step: Step, halting: Halting, units: Units) -> bool:
+    """Whether a training of every step leaves out some tokens: padding, and halted ones where they are frozen."""
+    leaves_out = halting.freezes or (units.mask is not None and not bool(units.mask.all()))
+    return isinstance(step, TokenStep) and not torch.compiler.is_compiling() and leaves_out
 
 
 def _step(step: Step, context: Tree, state: Tree, n: int, alive: Tensor) -> Tree:

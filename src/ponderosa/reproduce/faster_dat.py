@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from ponderosa.depth import Reconstruction
-from ponderosa.depth.reconstruction import fitted_losses
+from ponderosa.depth.reconstruction import PENALTY, fitted_losses
 from ponderosa.reproduce.recipe import folder_name
 from ponderosa.tasks.text import TextClassification
 from ponderosa.training.jobs import Job
@@ -50,7 +50,7 @@ def text_run(recipe: Mapping[str, Any], task: str, name: str, seed: int, root: P
     if CLASSIFIER in recipe["runs"] and name != CLASSIFIER:
         given["start"] = str(_folder(root, task, CLASSIFIER, recipe["seeds"][0]) / "model")
     if given["depths"] == "reconstruction":
-        given["estimator"] = str(depths_file(root, task, given.get("penalty", 0.1), given.get("layers")))
+        given["estimator"] = str(depths_file(root, task, given.get("penalty", PENALTY), given.get("layers")))
     of_run = {f.name for f in fields(TextRun)}
     run = TextRun(**{k: v for k, v in given.items() if k in of_run})
     return run, Settings(**{k: v for k, v in given.items() if k not in of_run})
@@ -73,7 +73,7 @@ def prepare(recipe: Mapping[str, Any], root: Path) -> None:
     names = [name for name, options in recipe["runs"].items() if options["depths"] == "reconstruction"]
     for task in recipe["tasks"]:
         runs = [text_run(recipe, task, name, recipe["seeds"][0], root)[0] for name in names]
-        missing = [run for run in runs if not depths_file(root, task, run.penalty, run.layers).exists()]
+        missing = [run for run in runs if not Path(run.estimator or "").exists()]
         if missing:
             _fit_reconstruction(recipe, task, missing)
 
@@ -89,4 +89,5 @@ def _fit_reconstruction(recipe: Mapping[str, Any], task: str, runs: list[TextRun
         layers, path = run.layers or encoder.config.num_hidden_layers, Path(run.estimator or "")
         path.parent.mkdir(parents=True, exist_ok=True)
         first = {word: each[:layers] for word, each in losses.items()}
-        Reconstruction.of(first, run.penalty, vocabulary, layers=layers).save(path)
+        penalty = PENALTY if run.penalty is None else run.penalty
+        Reconstruction.of(first, penalty, vocabulary, layers=layers).save(path)

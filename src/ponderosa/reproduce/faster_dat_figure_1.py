@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ponderosa.depth import DepthEstimator, MutualInformation, WordTable
+from ponderosa.depth.reconstruction import PENALTY
 from ponderosa.measure.figure import PALETTE, WIDTH, style
 from ponderosa.reproduce.faster_dat import depths_file, task_of
 from ponderosa.reproduce.recipe import Outcome
@@ -31,7 +32,7 @@ def estimators(recipe: Mapping[str, Any], task: TextClassification) -> dict[str,
     found: dict[str, Any] = {
         "MI": MutualInformation.fit(task.texts("train"), task.targets("train"), task.tokenizer, layers=layers)
     }
-    file = depths_file(recipe["root"], task.name, 0.1)
+    file = depths_file(recipe["root"], task.name, PENALTY)
     if file.exists():
         found["reconstruction"] = DepthEstimator.load(file)
     return found

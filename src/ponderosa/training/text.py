@@ -12,6 +12,7 @@ import yaml
 
 from ponderosa.adapt import adapt, load
 from ponderosa.depth import Constant, DepthEstimator, MutualInformation, Reconstruction
+from ponderosa.depth.reconstruction import PENALTY
 from ponderosa.halting.base import Halting
 from ponderosa.halting.exits import ConfidenceExit
 from ponderosa.halting.fixed import Fixed
@@ -46,7 +47,8 @@ class TextRun:
         start: the folder of a model that this command saved, to go on from: the classifier that is to become faster. The
             raw encoder if not given.
         estimator: a file of depths, as an estimator's `save` writes it; fitted on the training texts if not given.
-        penalty: the price of a layer in reconstruction.
+        penalty: the price of a layer, in reconstruction (0.1 if not given) and in the halting unit's pseudo-labels: the layer
+            with the least loss and price; if not given, the first layer that is right.
         allowed_loss: of accuracy on the validation split: how soon a composed model's sentences may leave.
         layers: the encoder cut to its first layers; all if not given.
         frozen_kv: whether halted tokens keep the keys and values of their last layer.
@@ -62,7 +64,7 @@ class TextRun:
     depths: Depths = "mutual-information"
     start: str | None = None
     estimator: str | None = None
-    penalty: float = 0.1
+    penalty: float | None = None
     allowed_loss: float = 0.005
     layers: int | None = None
     frozen_kv: bool = False
@@ -150,7 +152,7 @@ def plan(run: TextRun, task: TextClassification, model: Any, seed: int) -> Halti
     if run.depths == "full":
         return Fixed()
     if run.depths == "halting-unit":
-        return HaltingUnit(layers)
+        return HaltingUnit(layers, penalty=run.penalty)
     words = PlannedDepth(estimator(run, task, model, seed))
     return SentenceExit(words, ConfidenceExit(threshold=0.95)) if run.depths == "composed" else words
 
@@ -161,7 +163,8 @@ def estimator(run: TextRun, task: TextClassification, model: Any, seed: int) -> 
         return DepthEstimator.load(run.estimator)
     texts = task.texts("train")
     if run.depths == "reconstruction":
-        return Reconstruction.fit(texts, tokenizer=task.tokenizer, encoder=model, penalty=run.penalty, seed=seed)
+        price = PENALTY if run.penalty is None else run.penalty
+        return Reconstruction.fit(texts, tokenizer=task.tokenizer, encoder=model, penalty=price, seed=seed)
     words = MutualInformation.fit(texts, task.targets("train"), task.tokenizer, layers=model.config.num_hidden_layers)
     return CONTROLS[run.depths](words, task, seed) if run.depths in CONTROLS else words
 
