@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from ponderosa.depth import DepthEstimator, MutualInformation, WordTable
 from ponderosa.depth.reconstruction import PENALTY
 from ponderosa.measure.figure import PALETTE, WIDTH, style
+from ponderosa.measure.plots import whole_numbers
 from ponderosa.reproduce.faster_dat import depths_file, task_of
 from ponderosa.reproduce.recipe import Outcome
 from ponderosa.tasks.text import TextClassification
@@ -86,8 +87,11 @@ def draw(information: list[float], shares: Mapping[str, list[float]]) -> "Figure
     top.hist(information, bins=60, color=PALETTE[0], log=True)
     top.set_title("Words by mutual information")
     top.set_xlabel("nats")
+    top.yaxis.set_major_formatter("{x:,.0f}")
+    top.minorticks_off()
     for axis, (kind, share), color in zip(others, shares.items(), PALETTE[1:], strict=False):
         axis.bar(range(1, len(share) + 1), share, color=color)
         axis.set_title(f"Share of words by depth: {kind}")
         axis.set_xlabel("depth")
+        whole_numbers(axis)
     return figure

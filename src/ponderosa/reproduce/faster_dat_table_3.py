@@ -24,11 +24,11 @@ def outcome(recipe: Mapping[str, Any], groups: Mapping[str, list[Job]]) -> Outco
         paper = recipe["paper"].get(method, {}).get(task)
         rows.append({
             "task": task, "method": method, "accuracy": _percent(runs), "gain": None if gain is None else f"{gain:+.2f}",
-            "depth": plus_minus(runs, "mean_depth", 2), "bound": plus_minus(runs, "bound", 2),
+            "seeds": len(runs), "depth": plus_minus(runs, "mean_depth", 2), "bound": plus_minus(runs, "bound", 2),
             "examples": f"{runs[0]['train_examples']:,} / {runs[0]['examples']:,}", "paper": paper,
         })  # fmt: skip
     columns = {
-        "task": "task", "method": "method", "accuracy": "accuracy, %", "gain": "against full depth", "depth": "mean depth",
+        "task": "task", "method": "method", "accuracy": "accuracy, %", "gain": "against full depth", "seeds": "seeds", "depth": "mean depth",
         "bound": "speed-up possible", "examples": "training / test examples", "paper": "paper (BERT-base)",
     }  # fmt: skip
     return Outcome(rows, columns, reading(found), {})
