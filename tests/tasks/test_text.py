@@ -60,7 +60,7 @@ def test_there_are_24() -> None:
 
 
 def test_what_is_missing_is_said(data: Path) -> None:
-    with pytest.raises(ValueError, match=r"there is no data set 'sst': choose one of trec, mr"):
+    with pytest.raises(ValueError, match=r"there is no data set 'sst': choose one of movie-reviews, trec, mr"):
         load("sst", data)
     with pytest.raises(FileNotFoundError, match="--data-dir"):
         load("yelp_full", data)

@@ -70,6 +70,9 @@ def adapt(run: TextRun, settings: Settings, folder: RunFolder, about: dict[str, 
 def compare(run: TextRun, settings: Settings, folder: RunFolder, about: dict[str, Any]) -> dict[str, Any]:
     """Full depth, the adaptive model, and a control of as many layers; a table of them, and a page of coloured texts."""
 
+    if run.depths == "full":
+        raise ValueError("--compare shows depths beside full depth: choose --depths mutual-information, or another")
+
     def trained(name: str, options: dict[str, Any]) -> dict[str, Any]:
         return {"name": name, **adapt(replace(run, **options), settings, RunFolder(folder.path / name), about)}
 

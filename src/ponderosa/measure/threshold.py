@@ -5,7 +5,7 @@ from ponderosa.measure.evaluate import evaluate
 from ponderosa.ponder import Ponder
 from ponderosa.tasks.base import Task
 
-THRESHOLDS = (0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.93, 0.95, 0.97, 0.98, 0.99, 0.995)
+THRESHOLDS = (0.99, 0.98, 0.95, 0.9, 0.8, 0.7, 0.6)
 
 
 def choose_threshold(
@@ -15,7 +15,7 @@ def choose_threshold(
     the same network without the exit. Gives accuracy and mean depth for every threshold that was tried, 1 (no exit) first.
     """
     tried = []
-    for threshold in (1.0, *sorted(THRESHOLDS, reverse=True)):
+    for threshold in (1.0, *THRESHOLDS):
         exit.threshold = threshold
         seen = evaluate(net, task, split="validation", examples=examples, batch_size=64)
         tried.append({"threshold": threshold, "accuracy": seen.accuracy, "depth": seen.mean_steps})

@@ -105,7 +105,7 @@ def fine_tune(run: TextRun, settings: Settings, folder: RunFolder) -> dict[str, 
         **asdict(run), "source": task.source, "train_examples": task.size("train"), "seed": settings.seed,
         "accuracy": seen.accuracy, "mean_depth": seen.mean_steps, "layers": seen.max_steps,
         "validation_accuracy": progress.best, "thresholds": tried,
-        "examples": len(seen.score), "bound": spent.bound,
+        "examples": len(seen.score), "operations": spent.done, "bound": spent.bound,
         "batches": progress.batch, "train_seconds": progress.seconds, "estimation_seconds": estimation,
     }  # fmt: skip
     folder.write_result(found)
