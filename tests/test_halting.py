@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 import ponderosa as po
 from ponderosa import halting
-from tests.zoo import scripted, states_of
+from tests.zoo import Script, scripted, states_of
 
 ENGINES = ["unroll", "compact"]
 
@@ -141,3 +141,35 @@ class TestNorms:
 def test_a_mechanism_s_whole_logic_fits_in_one_file(path: Path) -> None:
     """Readers find it on three screens; the contract and its helpers, which all of them share, have more room."""
     assert len(path.read_text().splitlines()) < (150 if path.stem != "base" else 250)
+
+
+def test_a_sentence_leaves_with_all_its_tokens() -> None:
+    """Two sentences, tokens planned for 3 and 1 steps; the first sentence is content after its second step."""
+    states = torch.zeros(2, 5, 2, 1, dtype=torch.float64)
+    states[0, 2:], states[1, 3:] = 9.0, 9.0
+    step = po.CellStep(Script(), initial_state=lambda x: x[:, 0], size=1)
+    leaves = po.SentenceExit(po.PlannedDepth(unit="token"), po.ConfidenceExit(threshold=0.9))
+    net = po.Ponder(step, leaves, head=Sure(), max_steps=4).eval()
+    depth = torch.tensor([[3, 1], [4, 1]])
+    for engine in ENGINES:
+        solution = net(states, depth=depth, engine=engine)
+        assert solution.steps.tolist() == [[2, 1], [3, 1]]
+    net.train()
+    assert net(states, depth=depth).steps.tolist() == depth.tolist()  # no exit in training
+
+
+class Sure(nn.Module):
+    """As certain of the second class as the sentence's largest state says."""
+
+    def forward(self, state: Tensor) -> Tensor:
+        top = state.amax((1, 2))
+        return torch.stack([torch.zeros_like(top), top], -1)
+
+
+def test_a_sentence_exit_says_what_it_needs() -> None:
+    with pytest.raises(ValueError, match="a mechanism is needed that halts tokens"):
+        po.SentenceExit(po.PlannedDepth(3), po.ConfidenceExit())
+    with pytest.raises(ValueError, match="a mechanism is needed that halts tokens"):
+        po.SentenceExit(po.ACT(unit="token"), po.ConfidenceExit())
+    with pytest.raises(ValueError, match='an exit with unit="example" is needed'):
+        po.SentenceExit(po.PlannedDepth(3, unit="token"), po.ConfidenceExit(unit="token"))

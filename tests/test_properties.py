@@ -156,7 +156,7 @@ def by_hand(net: po.Ponder, batch: Batch, garbage: float) -> tuple[Tensor, Tenso
     read = next(i for i, s in enumerate(leaves(state)) if s is step.read(state))
     chosen = (
         sum(answered)
-        if halting.reads_output and halting.trains_every_step
+        if halting.reads_output and halting.trains_every_step and halting.weighs_answers
         else last_answer(net.head, total[read], steps, batch.mask)
     )
     return torch.stack(weights), steps, total, chosen
@@ -205,8 +205,12 @@ def test_scan_is_update_folded(pair: Pair, drawn: tuple[int, int, int], training
 def untrained(net: po.Ponder, solution: po.Solution) -> set[str]:
     """The parameters that no gradient should reach: layers and heads that nobody used, mechanisms that only stop."""
     every_step = solution.outputs is not None
-    used = range(1, LIMIT + 1) if every_step else range(1, int(solution.steps.max()) + 1)
-    ends = set(used) if every_step else set((solution.steps.amax(1) if solution.steps.ndim > 1 else solution.steps).tolist())
+    used = range(1, (LIMIT if every_step and not net.halting.freezes else int(solution.steps.max())) + 1)
+    ends = (
+        set(range(1, LIMIT + 1))
+        if every_step
+        else set((solution.steps.amax(1) if solution.steps.ndim > 1 else solution.steps).tolist())
+    )
     names = set()
     for name, _ in net.named_parameters():
         layer = int(name.split(".")[2]) + 1 if name.startswith("step.layers") else None

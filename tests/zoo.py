@@ -19,7 +19,7 @@ from ponderosa.halting.gate import read_units
 from ponderosa.tree import Tree, leaves, tree_map
 
 INPUT, SIZE, CLASSES, LIMIT = 3, 4, 3, 6
-EXAMPLE, BOTH, ALL = ("example",), ("example", "token"), ("batch", "example", "token")
+EXAMPLE, TOKEN, BOTH, ALL = ("example",), ("token",), ("example", "token"), ("batch", "example", "token")
 FLAT, TOKENS = False, True
 GATHER, BYTE = thrift.GATHER, thrift.BYTE
 
@@ -79,6 +79,11 @@ HALTINGS: dict[str, tuple[tuple[str, ...], Callable[[str], po.Halting]]] = {
     "ponder-or-lac": (BOTH, lambda unit: po.AnyOf([po.PonderNet(unit=unit), po.LAC(alpha=0.5, unit=unit)])),
     "lac-or-planned": (ALL, lambda unit: po.AnyOf([po.LAC(alpha=0.5, unit=unit), po.PlannedDepth(4, unit=unit)])),
     "lac-or-exit": (BOTH, lambda unit: po.AnyOf([po.LAC(alpha=0.5, unit=unit), po.ConfidenceExit(unit=unit)])),
+    "sentence-exit": (
+        TOKEN,
+        lambda unit: po.SentenceExit(po.PlannedDepth(token_plan, unit=unit), po.ConfidenceExit(threshold=0.7)),
+    ),
+    "sentence-patience": (TOKEN, lambda unit: po.SentenceExit(po.LAC(alpha=0.7, unit=unit), po.PatienceExit(patience=1))),
     "exit-or-planned": (BOTH, lambda unit: po.AnyOf([po.EntropyExit(unit=unit), po.PlannedDepth(4, unit=unit)])),
 }
 """Name: the units it halts, and how to build it."""
@@ -216,7 +221,7 @@ class Pair:
         if self.step == "stack" or self.step.startswith("transformer"):
             encoder = nn.Sequential(*([encoder] if encoder else []), nn.Linear(INPUT, SIZE))
         head: nn.Module = nn.Linear(SIZE, CLASSES)
-        if tokens and self.unit != "token" and self.exits:
+        if tokens and self.exits and (self.unit != "token" or self.halting.startswith("sentence")):
             head = po.ReadOut(SIZE, CLASSES, place="mean")
         elif tokens and self.unit == "example" and self.step == "transformer-tied":
             head = po.ReadOut(SIZE, CLASSES, place="query")

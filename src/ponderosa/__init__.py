@@ -24,6 +24,7 @@ if TYPE_CHECKING:
         PlannedDepth,
         PonderNet,
         RandomDepth,
+        SentenceExit,
         Units,
     )
     from ponderosa.ponder import Ponder
@@ -51,8 +52,8 @@ __all__ = [
     "ACT", "LAC", "Answer", "AnyOf", "Bounded", "CellStep", "ConfidenceExit", "Constant", "ConvEncoder", "DepthEstimator",
     "EntropyExit", "FiLM", "Fixed", "GRUStep", "Halting", "HaltingUnit", "HyperModules", "Latents", "MLPStep",
     "MaxMeanClassifier", "Modulation", "MutualInformation", "Oracle", "PatchEncoder", "PatienceExit", "PlannedDepth", "Ponder",
-    "PonderNet", "RandomDepth", "ReadOut", "Reconstruction", "Request", "SequenceEncoder", "Solution", "Stack", "Step",
-    "Stream", "TokenStep", "TransformerStep", "Units", "adapt", "functional",
+    "PonderNet", "RandomDepth", "ReadOut", "Reconstruction", "Request", "SentenceExit", "SequenceEncoder", "Solution", "Stack",
+    "Step", "Stream", "TokenStep", "TransformerStep", "Units", "adapt", "functional",
 ]  # fmt: skip
 
 

@@ -9,6 +9,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from ponderosa.tasks.text.packages import encoder_folder
+
 transformers = pytest.importorskip("transformers")
 
 LAYERS, VOCABULARY, CLASSES = 4, 60, 3
@@ -89,6 +91,14 @@ def real_encoder() -> Path:
     if not (folder / "model.safetensors").is_file():
         pytest.skip(f"no pretrained encoder in {folder} (PONDEROSA_ENCODER names another folder)")
     return folder
+
+
+def small_encoder() -> Path:
+    """The folder of the pretrained 6-layer encoder that a package on PyPI brings."""
+    try:
+        return Path(encoder_folder("minilm"))
+    except ImportError as error:
+        pytest.skip(str(error))
 
 
 Build = Callable[[], Any]

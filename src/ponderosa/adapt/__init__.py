@@ -19,7 +19,7 @@ __all__ = ["MaxMeanClassifier", "adapt", "load"]
 
 
 def adapt(
-    model: Any, halting: Halting, *, in_place: bool = False, head: Head = "own", frozen_kv: bool = False
+    model: Any, halting: Halting, *, in_place: bool = False, head: Head = "own", frozen_kv: bool | None = None
 ) -> Any:  # fmt: skip
     """Make a model of `transformers` adaptive: BERT, RoBERTa, XLM-R, CamemBERT, ELECTRA, DistilBERT, MPNet, ViT or DeiT.
 
@@ -32,7 +32,8 @@ def adapt(
         halting: any mechanism. Exits get a copy of the head for every layer.
         in_place: whether the model itself becomes adaptive; if not, a copy does.
         head: "own" for the model's, "max-mean" for a new classifier on ReLU([max; mean]) of the tokens.
-        frozen_kv: whether a halted token keeps the keys and values of its last layer (see `TokenStep`).
+        frozen_kv: whether a halted token keeps the keys and values of its last layer (see `TokenStep`); if not said, it does
+            in a model that is adaptive already and was trained so.
     """
     check_installed()
     from ponderosa.adapt.model import adapt as make

@@ -153,7 +153,7 @@ class Adaptive(Base):
 
 
 def adapt(
-    model: Any, halting: Halting, *, in_place: bool = False, head: Head = "own", frozen_kv: bool = False
+    model: Any, halting: Halting, *, in_place: bool = False, head: Head = "own", frozen_kv: bool | None = None
 ) -> Any:  # fmt: skip
     """Make a model of `transformers` adaptive: see `ponderosa.adapt`."""
     family(model)
@@ -170,8 +170,10 @@ def adapt(
         cls: Any = type(model)
         cls = adaptive_class(cls)
         model.config.__class__ = cls.config_class
-        model.config.ponderosa = {"halting": None, "head": head, "frozen_kv": frozen_kv}
+        model.config.ponderosa = {"halting": None, "head": head, "frozen_kv": False}
         model.__class__ = cls
+    if frozen_kv is not None:
+        model.config.ponderosa = {**model.config.ponderosa, "frozen_kv": frozen_kv}
     model.make_adaptive(halting)
     return model.train(model.training)
 

@@ -44,18 +44,20 @@ def main(argv: list[str]) -> None:
     found = saving.summary()
     show(answers[: options.show], found)
     if options.html:
-        layers = found["layers"]
-        lines = [
-            (f"{a['label']} ({a['score']:.2f})", coloured(a["tokens"], a["depths"], layers)) for a in answers[: options.show]
-        ]
-        Path(options.html).write_text(page(f"Depth of each word, of {layers} layers", lines), encoding="utf-8")
+        write_page(Path(options.html), answers[: options.show], found["layers"])
         print(f"\n{options.html}")
     save_json(
         options.json, {**found, "answers": answers, "command": command_line("classify", argv), "environment": environment()}
     )
 
 
-def open_model(folder: str) -> tuple[Any, Any]:
+def write_page(path: Path, answers: list[dict[str, Any]], layers: int) -> None:
+    """Answered texts as a page, their words coloured by depth."""
+    lines = [(f"{a['label']} ({a['score']:.2f})", coloured(a["tokens"], a["depths"], layers)) for a in answers]
+    path.write_text(page(f"Depth of each word, of {layers} layers", lines), encoding="utf-8")
+
+
+def open_model(folder: str | Path) -> tuple[Any, Any]:
     """An adaptive model and the tokenizer beside it."""
     if not Path(folder, "config.json").is_file():
         raise FileNotFoundError(f"{folder} is not a model's folder: `ponderosa adapt` writes one, RUN/model")

@@ -101,6 +101,8 @@ def reproduce(options: Namespace, command: str) -> dict[str, Any]:
     recipe, changes = changed(read_recipe(options.recipe or options.name), options)
     root = Path(options.folder or f"runs/reproduce/{recipe.get('folder', options.recipe or options.name)}")
     groups = module.jobs(recipe, root)
+    if options.train and hasattr(module, "prepare"):
+        module.prepare(recipe, root)
     if options.train and groups:
         train_all(seed_by_seed(groups), at_once=options.at_once, progress=options.progress)
     else:
@@ -109,16 +111,19 @@ def reproduce(options: Namespace, command: str) -> dict[str, Any]:
         if missing and not (getattr(module, "shows_part", False) and any(there.values())):
             raise ValueError(f"{missing} runs are not trained yet in {root}: leave --train out, and they will be")
         groups, changes = there, ", ".join(filter(None, [changes, f"{missing} runs are still missing" if missing else ""]))
-    outcome = module.outcome(recipe, groups)
+    outcome = module.outcome({**recipe, "root": root}, groups)
     out = Path(options.out or root)
     out.mkdir(parents=True, exist_ok=True)
     for name, figure in outcome.figures.items():
         save_png(figure, out / f"{options.name}-{name}.png")
+    for name, content in outcome.pages.items():
+        (out / f"{options.name}-{name}").write_text(content, encoding="utf-8")
     gap = "\n\n" if "\n" in outcome.text else " "
     text = outcome.text if not changes else f"{outcome.text}{gap}(Not the recipe's own size: {changes}.)"
     found = {
         "name": options.name, "about": RESULTS[options.name], "command": command, "changes": changes, "text": text,
         "columns": outcome.columns, "rows": outcome.rows, "figures": sorted(f"{options.name}-{n}.png" for n in outcome.figures),
+        "pages": sorted(f"{options.name}-{n}" for n in outcome.pages),
         "environment": environment(), "recipe": recipe,
         "runs": {name: [slim(run) for run in results(group)] for name, group in groups.items()},
         "data": outcome.data, "folder": str(out),
@@ -165,9 +170,10 @@ def slim(run: dict[str, Any]) -> dict[str, Any]:
 def page(found: dict[str, Any]) -> str:
     """The result as a Markdown page."""
     pictures = "\n".join(f"![{name}]({name})" for name in found["figures"])
+    pages = "\n".join(f"[{name}]({name})" for name in found["pages"])
     where = ", ".join(f"{k} {v}" for k, v in found["environment"].items())
     shown = markdown(found["rows"], found["columns"])
-    return f"# {found['about']}\n\n{shown}\n\n{found['text']}\n\n`{found['command']}` ({where})\n\n{pictures}\n"
+    return f"# {found['about']}\n\n{shown}\n\n{found['text']}\n\n`{found['command']}` ({where})\n\n{pictures}\n{pages}"
 
 
 def print_result(found: dict[str, Any]) -> None:

@@ -43,7 +43,8 @@ class Occurrences:
     @classmethod
     def _plain(cls, texts: Sequence[str], lower: bool, vocabulary: Vocabulary | None) -> Occurrences:
         numbers: dict[str, int] = {}
-        found = [{numbers.setdefault(word, len(numbers)) for word in split_words(text, lower)} for text in texts]
+        once = (dict.fromkeys(split_words(text, lower)) for text in texts)
+        found = [[numbers.setdefault(word, len(numbers)) for word in words] for words in once]
         text = torch.repeat_interleave(
             torch.arange(len(found)), torch.tensor([len(words) for words in found], dtype=torch.long)
         )

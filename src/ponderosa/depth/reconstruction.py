@@ -14,6 +14,9 @@ from ponderosa.depth.base import WordTable
 from ponderosa.depth.masked_language import MaskedLanguageModel, pad
 from ponderosa.depth.words import Vocabulary
 
+PENALTY = 0.1
+"""The price of a layer, lambda, as in the paper."""
+
 
 def penalised_depth(losses: Tensor, penalty: float) -> Tensor:
     """The depth 1..N with the least loss + penalty * depth `[...]`, from the losses of all layers `[N, ...]`.
@@ -44,7 +47,7 @@ class Reconstruction(WordTable):
     @classmethod
     def fit(
         cls, texts: Sequence[str], labels: Sequence[int] | None = None, tokenizer: Any = None, *, encoder: Any,
-        penalty: float = 0.1, batches: int = 300, batch_size: int = 32, lr: float = 1e-4, occurrences: int = 4,
+        penalty: float = PENALTY, batches: int = 300, batch_size: int = 32, lr: float = 1e-4, occurrences: int = 4,
         max_tokens: int = 128, unseen: int | None = None, seed: int = 0,
     ) -> Reconstruction:  # fmt: skip
         """Train a prediction head at every layer on the texts, then mask each word in turn.
@@ -63,23 +66,43 @@ class Reconstruction(WordTable):
             unseen: the depth of words that are not in the texts, by default the deepest.
             seed: of the random numbers.
         """
-        if tokenizer is None or tokenizer.mask_token_id is None:
-            raise ValueError("reconstruction needs a tokenizer with a mask token: Reconstruction.fit(..., tokenizer=...)")
-        vocabulary = Vocabulary.of(tokenizer)
-        encoded = tokenizer(list(texts), truncation=True, max_length=max_tokens)["input_ids"]
-        torch.manual_seed(seed)
-        model = MaskedLanguageModel(copy.deepcopy(encoder.base_model), tokenizer.mask_token_id, tokenizer.pad_token_id or 0)
-        special = vocabulary.is_special(torch.arange(len(vocabulary.pieces)))
-        if batches:
-            model.fit(encoded, special, batches=batches, batch_size=batch_size, lr=lr, seed=seed)
-        losses = word_losses(model, encoded, vocabulary, batch_size=batch_size, occurrences=occurrences)
+        losses, vocabulary = fitted_losses(
+            texts, tokenizer, encoder, batches=batches, batch_size=batch_size, lr=lr, occurrences=occurrences,
+            max_tokens=max_tokens, seed=seed,
+        )  # fmt: skip
+        return cls.of(losses, penalty, vocabulary, layers=encoder.config.num_hidden_layers, unseen=unseen)
+
+    @classmethod
+    def of(
+        cls, losses: Mapping[str, Tensor], penalty: float, vocabulary: Vocabulary, *, layers: int, unseen: int | None = None
+    ) -> Reconstruction:
+        """From the losses of every layer for each word, as `word_losses` gives them: one training serves any penalty."""
         mean = {word: float(penalised_depth(each, penalty).double().mean()) for word, each in losses.items()}
-        layers = encoder.config.num_hidden_layers
         table = {word: round(depth) for word, depth in mean.items()}
         return cls(table, mean, layers=layers, penalty=penalty, unseen=unseen, vocabulary=vocabulary)
 
     def facts(self) -> dict[str, Any]:
         return {**super().facts(), "mean": self.mean, "penalty": self.penalty}
+
+
+def fitted_losses(
+    texts: Sequence[str], tokenizer: Any, encoder: Any, *, batches: int = 300, batch_size: int = 32, lr: float = 1e-4,
+    occurrences: int = 4, max_tokens: int = 128, seed: int = 0,
+) -> tuple[dict[str, Tensor], Vocabulary]:  # fmt: skip
+    """Train a copy of the encoder to fill in masked words at every layer; its losses for each word.
+
+    The options are those of `Reconstruction.fit`.
+    """
+    if tokenizer is None or tokenizer.mask_token_id is None:
+        raise ValueError("reconstruction needs a tokenizer with a mask token: Reconstruction.fit(..., tokenizer=...)")
+    vocabulary = Vocabulary.of(tokenizer)
+    encoded = tokenizer(list(texts), truncation=True, max_length=max_tokens)["input_ids"]
+    torch.manual_seed(seed)
+    model = MaskedLanguageModel(copy.deepcopy(encoder.base_model), tokenizer.mask_token_id, tokenizer.pad_token_id or 0)
+    special = vocabulary.is_special(torch.arange(len(vocabulary.pieces)))
+    if batches:
+        model.fit(encoded, special, batches=batches, batch_size=batch_size, lr=lr, seed=seed)
+    return word_losses(model, encoded, vocabulary, batch_size=batch_size, occurrences=occurrences), vocabulary
 
 
 @torch.no_grad()

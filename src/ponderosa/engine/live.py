@@ -84,7 +84,8 @@ class Live:
         carried["state"], carried["memory"], carried["taken"] = state, memory, taken  # only now: an error leaves all as it was
         ending = self._ending(host(done))
         weight = None if self.hard else self._weigh(share, ending)
-        if output is not None and self.halting.trains_every_step:  # an exit's answer is its own layer's
+        if output is not None and self.halting.trains_every_step and self.halting.weighs_answers:
+            # an exit's answer is its own layer's
             weight = tensor(ending, read).to(read.dtype) if weight is None else weight
             carried["answer"] = _add(carried.get("answer", torch.zeros_like(output)), weight, output)
         return self._end_tokens(ending) if self.per_token else self._end_examples(ending)

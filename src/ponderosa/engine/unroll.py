@@ -8,9 +8,11 @@ from torch import Tensor, nn
 
 from ponderosa.engine.head import answers, last_answer
 from ponderosa.engine.ledger import Ledger, frozen
+from ponderosa.engine.packing import advance
 from ponderosa.halting.base import Halting, Memory, Units
 from ponderosa.solution import Solution
 from ponderosa.steps.base import Step
+from ponderosa.steps.tokens import Tokens
 from ponderosa.steps.transformer import TokenStep
 from ponderosa.tree import Tree, over_units, tree_map
 
@@ -24,9 +26,13 @@ def unroll(
     every_step = halting.training and halting.trains_every_step
     weights, outputs, weighed = [], [], None
     whole = every_step or not halting.adaptive or torch.compiler.is_compiling()  # no end before the limit, or none to be seen
+    packs = every_step and _packs(step, halting, units)
     while ledger.n == 0 or (ledger.n < max_steps and (whole or ledger.alive.any())):
         first = ledger.n + 1
-        if whole and (every_step or halting.unit != "token"):
+        if packs:
+            active = Tokens(ledger.alive if halting.freezes or units.mask is None else units.mask)
+            states = tree_map(lambda s: s[None], advance(step, context, state, first, active))
+        elif whole and (halting.unit != "token" or (every_step and not halting.freezes)):
             states = take_steps(step, context, state, first, max_steps)
         elif hasattr(step, "unroll") and halting.unit != "token":
             stop = _Look(step, halting, head, memory, ledger, units.mask)
@@ -92,6 +98,12 @@ def take_steps(
         state = step.advance(context, state, n)
         states.append(state)
     return tree_map(lambda *s: torch.stack(s), *states)
+
+
+def _packs(step: Step, halting: Halting, units: Units) -> bool:
+    """Whether a training of every step leaves out some tokens: padding, and halted ones where they are frozen."""
+    leaves_out = halting.freezes or (units.mask is not None and not bool(units.mask.all()))
+    return isinstance(step, TokenStep) and not torch.compiler.is_compiling() and leaves_out
 
 
 def _step(step: Step, context: Tree, state: Tree, n: int, alive: Tensor) -> Tree:

@@ -9,9 +9,10 @@ from ponderosa.halting.lac import LAC
 from ponderosa.halting.planned import PlannedDepth
 from ponderosa.halting.pondernet import PonderNet
 from ponderosa.halting.random_depth import RandomDepth
+from ponderosa.halting.sentence import SentenceExit
 from ponderosa.halting.unit import HaltingUnit
 
 __all__ = [
     "ACT", "LAC", "AnyOf", "Bounded", "ConfidenceExit", "EntropyExit", "Fixed", "Halting",
-    "HaltingUnit", "PatienceExit", "PlannedDepth", "PonderNet", "RandomDepth", "Units",
+    "HaltingUnit", "PatienceExit", "PlannedDepth", "PonderNet", "RandomDepth", "SentenceExit", "Units",
 ]  # fmt: skip

@@ -66,6 +66,8 @@ class Halting(nn.Module, ABC):
     """Whether training needs every step and its own answer (PonderNet, exits)."""
     weighs_answers: bool = True
     """Whether a run that trains every step weighs their answers; if not, it answers from the weighed state."""
+    freezes: bool = False
+    """Whether halted tokens keep their state in training, too, where every step is trained."""
     adaptive: bool = True
     """Whether the number of steps may differ from the limit: a run in which it never does has collapsed."""
 

@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 
 from ponderosa.adapt.writer import AdaptiveWriter, Draft
+from ponderosa.measure.batches import batches
 from ponderosa.measure.cost import alternating
-from ponderosa.measure.evaluate import batches
+from ponderosa.measure.guarantee import safe
 from ponderosa.measure.operations import count
-from ponderosa.measure.risk import boldest
 from ponderosa.measure.written import greedy
 from ponderosa.tasks.base import Split
 from ponderosa.tasks.cpvr_text import CPVRText
@@ -32,17 +32,25 @@ def calibrate(
     exits), with probability 1 - `delta`, on examples of the validation's kind. Full depth where too little is known."""
     from tqdm import tqdm
 
+    if not (0 < risk < 1 and 0 < delta < 1):
+        raise ValueError(f"risk={risk}, delta={delta}: both lie between 0 and 1")
     right = _scores(model, task, 1.0, examples)
     tried: list[dict[str, Any]] = []
 
-    def errors() -> Iterator[tuple[float, int]]:
+    def lost() -> Iterator[int]:
         for threshold in tqdm(THRESHOLDS, desc="calibrating", unit="threshold", disable=not progress):
             spoilt = int((right > _scores(model, task, threshold, examples)).sum())
             tried.append({"threshold": threshold, "spoilt": spoilt})
-            yield threshold, spoilt
+            yield spoilt
 
-    found = boldest(errors(), examples, risk, delta)
-    return {"threshold": 1.0 if found is None else found, "risk": risk, "delta": delta, "examples": examples, "tried": tried}
+    kept = safe(lost(), examples, risk, delta)
+    return {
+        "threshold": THRESHOLDS[kept - 1] if kept else 1.0,
+        "risk": risk,
+        "delta": delta,
+        "examples": examples,
+        "tried": tried,
+    }
 
 
 def _scores(model: Any, task: CPVRText, threshold: float, examples: int) -> Tensor:

@@ -163,7 +163,8 @@ class Prices:
 
     def _last_answers(self, depths: Tensor) -> int:
         """The head's, once: an exit has given its answer already; heads of their own answer for whom they ended."""
-        if self.net.halting.reads_output and self.net.halting.trains_every_step:
+        halting = self.net.halting
+        if halting.reads_output and halting.trains_every_step and halting.weighs_answers:
             return 0
         if not self._own_heads:
             return self.heads[0].of(len(depths))

@@ -13,7 +13,13 @@ RESULTS = {
     "hyper-ut-figure-7": "Hyper-UT, figure 7: plain transformers of three depths, accuracy by hops",
     "hyper-ut-figure-8": "Hyper-UT, figure 8: the kinds of error of a T5 with a scratch-pad, by hops",
     "hyper-ut-paper-size": "Hyper-UT, tables 1 and 2: the ten models at the paper's size, one training step of each",
+    "faster-dat-table-1": "Faster depth-adaptive transformers, table 1: the data sets as they are loaded",
     "faster-dat-table-2": "Faster depth-adaptive transformers, table 2: Amazon-16, with controls",
     "faster-dat-table-3": "Faster depth-adaptive transformers, table 3: TREC, MR, Subj, IMDB, AG's News, with controls",
+    "faster-dat-table-4": "Faster depth-adaptive transformers, table 4: the penalty of a layer in reconstruction",
+    "faster-dat-figure-1": "Faster depth-adaptive transformers, figure 1: mutual information of words, and their depths",
+    "faster-dat-figure-3": "Faster depth-adaptive transformers, figure 3: accuracy and speed against the number of layers",
+    "faster-dat-figure-4": "Faster depth-adaptive transformers, figure 4: speed against batch size",
+    "faster-dat-figure-5": "Faster depth-adaptive transformers, figure 5: sentences, their words coloured by depth",
     "image-difficulty": "Rotated and noisy MNIST: whether steps rise with difficulty, for four mechanisms (in no paper)",
 }

@@ -26,6 +26,8 @@ class Outcome:
     """matplotlib figures by file name."""
     data: dict[str, Any] = field(default_factory=dict)
     """Further numbers that the pictures show, for the result file."""
+    pages: dict[str, str] = field(default_factory=dict)
+    """HTML by file name."""
 
 
 def read_recipe(name: str) -> dict[str, Any]:

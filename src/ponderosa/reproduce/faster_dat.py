@@ -1,0 +1,93 @@
+"""Faster depth-adaptive transformers: what its tables and figures share, the jobs and the depths they are given."""
+
+from collections.abc import Mapping
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+from ponderosa.depth import Reconstruction
+from ponderosa.depth.reconstruction import PENALTY, fitted_losses
+from ponderosa.reproduce.recipe import folder_name
+from ponderosa.tasks.text import TextClassification
+from ponderosa.training.jobs import Job
+from ponderosa.training.settings import Settings
+from ponderosa.training.text import TextRun, plain_text
+
+CLASSIFIER = "classifier"
+"""The run that others start from."""
+FULL = "full depth"
+
+
+def jobs(recipe: Mapping[str, Any], root: Path) -> dict[str, list[Job]]:
+    """A group for each task and method. Those that go on from a trained classifier wait for it; there is one for all seeds."""
+    return {
+        f"{task}: {name}": [_job(recipe, task, name, seed, root) for seed in _seeds(recipe, name)]
+        for task in recipe["tasks"]
+        for name in recipe["runs"]
+    }
+
+
+def _seeds(recipe: Mapping[str, Any], name: str) -> list[int]:
+    return recipe["seeds"][:1] if name == CLASSIFIER else recipe["seeds"]
+
+
+def _job(recipe: Mapping[str, Any], task: str, name: str, seed: int, root: Path) -> Job:
+    run, settings = text_run(recipe, task, name, seed, root)
+    first = None if run.start is None else Path(run.start).parent
+    return Job(
+        _folder(root, task, name, seed), plain_text(run, settings), batches=1, examples=None, command="adapt", after=first
+    )
+
+
+def _folder(root: Path, task: str, name: str, seed: int) -> Path:
+    return root / folder_name(f"{task} {name}") / f"seed-{seed}"
+
+
+def text_run(recipe: Mapping[str, Any], task: str, name: str, seed: int, root: Path) -> tuple[TextRun, Settings]:
+    """What a method of the recipe trains."""
+    subset = {k: v for k, v in recipe["tasks"][task].items() if k not in recipe["common"]}  # the command line's own size wins
+    given = {**recipe["common"], **subset, **recipe["runs"][name], "task": task, "seed": seed}
+    if CLASSIFIER in recipe["runs"] and name != CLASSIFIER:
+        given["start"] = str(_folder(root, task, CLASSIFIER, recipe["seeds"][0]) / "model")
+    if given["depths"] == "reconstruction":
+        given["estimator"] = str(depths_file(root, task, given.get("penalty", PENALTY), given.get("layers")))
+    of_run = {f.name for f in fields(TextRun)}
+    run = TextRun(**{k: v for k, v in given.items() if k in of_run})
+    return run, Settings(**{k: v for k, v in given.items() if k not in of_run})
+
+
+def depths_file(root: Path, task: str, penalty: float, layers: int | None = None) -> Path:
+    """Where reconstruction's depths are kept."""
+    return root / "depths" / f"{task}-{penalty}{'' if layers is None else f'-{layers}-layers'}.json"
+
+
+def task_of(recipe: Mapping[str, Any], name: str) -> TextClassification:
+    """A task of the recipe, as its runs see it."""
+    given = {**recipe["tasks"].get(name, {}), **recipe["common"]}
+    wanted = {key: given[key] for key in ("encoder", "data_dir", "fold", "subset", "max_tokens") if key in given}
+    return TextClassification(name, **wanted)
+
+
+def prepare(recipe: Mapping[str, Any], root: Path) -> None:
+    """Fit reconstruction, once for all seeds and penalties of a task: most of its time goes into its language model."""
+    names = [name for name, options in recipe["runs"].items() if options["depths"] == "reconstruction"]
+    for task in recipe["tasks"]:
+        runs = [text_run(recipe, task, name, recipe["seeds"][0], root)[0] for name in names]
+        missing = [run for run in runs if not Path(run.estimator or "").exists()]
+        if missing:
+            _fit_reconstruction(recipe, task, missing)
+
+
+def _fit_reconstruction(recipe: Mapping[str, Any], task: str, runs: list[TextRun]) -> None:
+    """One language model for all: an encoder cut to its first layers has the losses of these."""
+    from transformers import AutoModel
+
+    data = task_of(recipe, task)
+    encoder = AutoModel.from_pretrained(data.encoder, use_safetensors=True)
+    losses, vocabulary = fitted_losses(data.texts("train"), data.tokenizer, encoder, **recipe.get("reconstruction", {}))
+    for run in runs:
+        layers, path = run.layers or encoder.config.num_hidden_layers, Path(run.estimator or "")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        first = {word: each[:layers] for word, each in losses.items()}
+        penalty = PENALTY if run.penalty is None else run.penalty
+        Reconstruction.of(first, penalty, vocabulary, layers=layers).save(path)
