@@ -55,6 +55,9 @@ def test_the_recipes_make_jobs() -> None:
         made = jobs(read_recipe(name), Path("runs/reproduce/x"))
         assert len(made) == count
         assert all(len(group) == 3 for group in made.values())
+    beside = jobs(read_recipe("hyper-ut-figure-5"), Path("runs/reproduce/x"))["modulus: UT"][0]
+    assert "length: 16" in beside.config
+    assert "values: 160" in beside.config
     large, settings = configuration(read_recipe("hyper-ut-figure-5-paper-size"), "modulus", "with scratch-pad", 0)
     assert large.model == "google-t5/t5-small"
     assert round(settings.batches * settings.batch_size / large.train_examples) == 15

@@ -14,7 +14,7 @@ from ponderosa.training.text_to_text import TextToTextRun, fine_tune
 
 ABOUT = """Fine-tune an encoder-decoder on conditional pointer-value retrieval as text.
 
-  ponderosa finetune plain --length 24                       a small T5 from nothing, with a scratch-pad
+  ponderosa finetune plain --length 16 --hide_label true     a small T5 from nothing, with a scratch-pad
   ponderosa finetune plain --scratch_pad false               the label alone
   ponderosa finetune modulus --model google-t5/t5-small      any encoder-decoder of transformers, by name or folder
 

@@ -33,11 +33,18 @@ def jobs(recipe: Mapping[str, Any], root: Path) -> dict[str, list[Job]]:
         for task in recipe["tasks"]
         for name in recipe.get("models", recipe["runs"])
     }
-    if beside := recipe.get("beside"):
-        other = read_recipe(beside["recipe"])
-        other |= {"models": beside["models"], "seeds": recipe["seeds"]}
-        found |= hyper_ut.jobs(other, root.parent / beside["recipe"])
-    return found
+    return found | (_beside(recipe, recipe["beside"], root) if recipe.get("beside") else {})
+
+
+def _beside(recipe: Mapping[str, Any], beside: Mapping[str, Any], root: Path) -> dict[str, list[Job]]:
+    """The same sequences for networks that read numbers."""
+    other = read_recipe(beside["recipe"])
+    tasks = {}
+    for name in recipe["tasks"]:
+        task = numbers(recipe, name)
+        given = {"length": task.length, "values": task.values}
+        tasks[name] = {**other["tasks"][name], "task": {"class_path": "ponderosa.tasks.CPVR", "init_args": given}}
+    return hyper_ut.jobs(other | {"models": beside["models"], "seeds": recipe["seeds"], "tasks": tasks}, root)
 
 
 def _job(recipe: Mapping[str, Any], task: str, name: str, seed: int, root: Path) -> Job:

@@ -70,6 +70,11 @@ class CPVRText(Task):
         return AutoTokenizer.from_pretrained(self.pretrained)
 
     @cached_property
+    def separator(self) -> int:
+        """The token that ends the label."""
+        return self._ids(["#"])[0][-2]  # the last is the end mark
+
+    @cached_property
     def longest(self) -> int:
         """Tokens that an answer may take before it counts as endless: enough for twice the hops of the test."""
         stops = 2 * self.numbers.test_hops if self.scratch_pad else 1

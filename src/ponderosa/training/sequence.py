@@ -22,23 +22,28 @@ class SequenceObjective(Learner):
         task: whose answers it is to write.
         exits: whether every layer of the decoder learns to answer, layer n of N weighed by n (CALM, Schuster et al., 2022):
             what adaptive decoding needs. For T5 and its kin.
+        hide_label: whether the decoder is shown another example's label while it learns to write the scratch-pad. A pad ends
+            with the label, so a model that is shown the true one learns to copy it, and then copies its own wrong ones.
     """
 
     some_unused = False
 
-    def __init__(self, net: Any, task: CPVRText, exits: bool = False):
+    def __init__(self, net: Any, task: CPVRText, exits: bool = False, hide_label: bool = False):
         super().__init__()
         self.net: Any = net
         self.task: CPVRText = task
         self.head = TokenHead(net) if exits else None
+        self.hide_label = hide_label and task.scratch_pad
         self.title = f"{type(task).__name__.lower()} {type(net).__name__}"
 
     def forward(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """The loss; accuracy is the share of targets that are right in every token when the earlier ones are given."""
-        mask = None if batch.mask is None else batch.mask.long()
+        shown = exchanged(batch.y, self.task.separator) if self.hide_label else batch.y
         out = self.net(
-            input_ids=batch.x, attention_mask=mask, labels=batch.y, use_cache=False, output_hidden_states=self.head is not None
-        )
+            input_ids=batch.x, attention_mask=None if batch.mask is None else batch.mask.long(), labels=batch.y,
+            decoder_input_ids=self.net.prepare_decoder_input_ids_from_labels(labels=shown), use_cache=False,
+            output_hidden_states=self.head is not None,
+        )  # fmt: skip
         loss = out.loss if self.head is None else self._all_layers(self.head, out, batch.y)
         with torch.no_grad():
             real = batch.y != IGNORED
@@ -67,3 +72,11 @@ class SequenceObjective(Learner):
 
     def write(self, x: Tensor, mask: Tensor | None) -> Tensor:
         return greedy(self.net, x, mask, self.task.longest)
+
+
+def exchanged(target: Tensor, separator: int) -> Tensor:
+    """Targets `[batch, token]` with what stands before the separator exchanged among examples in which it is equally long."""
+    length = (target == separator).int().argmax(1)
+    other = torch.randperm(len(target), device=target.device)
+    before = torch.arange(target.shape[1], device=target.device) < length[:, None]
+    return torch.where(before & (length == length[other])[:, None], target[other], target)

@@ -32,6 +32,8 @@ class TextToTextRun:
             the task, if not given.
         length: of the sequence.
         scratch_pad: whether answers show the way.
+        hide_label: whether the decoder is shown another example's label in training, so that it cannot copy the pad's last
+            number from there.
         exits: whether every layer of the decoder learns to answer, for adaptive decoding (T5 and its kin).
         train_examples: in the training set.
         width: of the small T5.
@@ -44,11 +46,12 @@ class TextToTextRun:
     model: str | None = None
     length: int = 30
     scratch_pad: bool = True
+    hide_label: bool = False
     exits: bool = False
     train_examples: int = 100_000
     width: int = 64
     heads: int = 4
-    encoder_layers: int = 4
+    encoder_layers: int = 2
     decoder_layers: int = 3
 
 
@@ -58,7 +61,7 @@ def fine_tune(run: TextToTextRun, settings: Settings, folder: RunFolder, *, exam
     task = build_task(run)
     torch.manual_seed(settings.seed)
     model = pretrained(run.model) if run.model else small(run, task)
-    learner = SequenceObjective(model, task, run.exits)
+    learner = SequenceObjective(model, task, run.exits, run.hide_label)
     progress = train(learner, settings, folder)
     load_checkpoint(folder.weights, model)
     model.eval().save_pretrained(folder.path / "model")
@@ -106,15 +109,14 @@ def pretrained(name: str) -> Any:
 
 
 def small(run: TextToTextRun, task: CPVRText) -> Any:
-    """A small T5 from nothing. Distances up to half the sequence have a bias each, farther ones share some, as T5 has it."""
+    """A small T5 from nothing. Every distance in the sequence has a bias of its own: that is how it tells positions apart."""
     from transformers import T5Config, T5ForConditionalGeneration
 
     words = task.tokenizer
-    buckets = 4 * -(-(run.length + 1) // 2)  # a quarter for each exact distance forward, and as many backward
     config = T5Config(
         vocab_size=len(words), d_model=run.width, d_kv=run.width // run.heads, d_ff=4 * run.width, num_heads=run.heads,
         num_layers=run.encoder_layers, num_decoder_layers=run.decoder_layers, dropout_rate=0.0,
-        relative_attention_num_buckets=buckets, relative_attention_max_distance=2 * run.length,
+        relative_attention_num_buckets=4 * (run.length + 1), relative_attention_max_distance=2 * (run.length + 1),
         pad_token_id=words.pad_token_id, eos_token_id=words.eos_token_id,
     )  # fmt: skip
     config.decoder_start_token_id = words.pad_token_id
