@@ -13,11 +13,15 @@ from ponderosa.training.experiment import load
 from ponderosa.training.jobs import Job
 
 __all__ = ["jobs", "outcome"]
+shows_part = True
 
 
 def outcome(recipe: Mapping[str, Any], groups: Mapping[str, list[Job]]) -> Outcome:
-    found = {key: results(group) for key, group in groups.items()}
-    at = [operating_point | point for point in points(recipe) for operating_point in operating_points(recipe, groups, point)]
+    found = {key: results(group) for key, group in groups.items() if group}
+    if name(recipe["paper"]) not in found:
+        raise ValueError(f"{name(recipe['paper'])}, the report's own point, is not trained yet: leave --train out")
+    trained = [point for point in points(recipe) if name(point) in found]
+    at = [operating_point | point for point in trained for operating_point in operating_points(recipe, groups, point)]
     drawn = figures(recipe, found) | by_steps(groups[name(recipe["paper"])][0])
     return Outcome(rows(recipe, found), columns(recipe), reading(recipe, found, at), drawn, {"thresholds": at})
 
