@@ -118,7 +118,7 @@ seeds: [0, 1]
     for name in ("ViT + LAC per-example", "control: ViT of 2 layers"):
         ours, base = (sum(run["accuracy"] for run in found["runs"][key]) / 2 for key in (name, "ViT"))
         assert rows[name]["difference"].startswith(f"{100 * (ours - base):+.2f} [")
-    found = reproduced(tmp_path, data, "lac-figure-1", f"extends: lac-table-2\n{runs}{COMMON}")
+    found = reproduced(tmp_path, data, "lac-figure-1", f"extends: lac-figure-1\n{runs}{COMMON}")
     assert [row["method"] for row in found["rows"]] == ["ViT + LAC per-example"]
     monkeypatch.setattr("ponderosa.bench.trained.SECONDS", 0.0)
     monkeypatch.setattr("ponderosa.bench.trained.BATCHES", (1, 4))
@@ -140,6 +140,7 @@ runs:
     found = reproduced(tmp_path, data, "hyper-ut-figure-6", f"extends: hyper-ut-figure-6\n{runs}{COMMON}")
     assert [row["model"] for row in found["rows"]] == ["ViT", "ViT PS", "U-ViT", "Hyper-UT"]
     assert "Hyper-UT against ViT" in found["text"]
+    assert "hyper-ut-figure-6-token-depths.png" in found["figures"]
 
 
 @pytest.mark.parametrize("name", ["lac-table-2-paper-size", "hyper-ut-figure-6-paper-size"])

@@ -18,7 +18,7 @@ from ponderosa.ponder import Ponder
 from ponderosa.steps import TransformerStep
 from ponderosa.training.experiment import load
 
-BATCHES = (1, 8, 64, 256)
+BATCHES = (1, 8, 64)
 SECONDS = 4.0
 """For the turns of one row."""
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from ponderosa.measure.evaluate import evaluate
+from ponderosa.reproduce.pictures import of_tokens
 from ponderosa.reproduce.recipe import Outcome, expand, kept, plus_minus, results
 from ponderosa.training.experiment import load
 from ponderosa.training.jobs import Job
@@ -40,6 +41,8 @@ def outcome(recipe: Mapping[str, Any], groups: Mapping[str, list[Job]]) -> Outco
         key: plots.frontier([{**runs[0], "name": name} for name, runs in seen.items()])
         for key, seen in (("test", found), ("noisy", noisy))
     }
+    if groups["Hyper-UT"]:
+        drawn |= of_tokens(groups["Hyper-UT"][0])
     return Outcome(rows, columns, reading(found), drawn, {"noisy": noisy})
 
 

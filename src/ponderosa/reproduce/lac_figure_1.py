@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ponderosa.reproduce.lac_cifar import jobs
+from ponderosa.reproduce.pictures import by_steps
 from ponderosa.reproduce.recipe import Outcome, results, spread
 from ponderosa.training.jobs import Job
 
@@ -22,5 +23,6 @@ def outcome(recipe: Mapping[str, Any], groups: Mapping[str, list[Job]]) -> Outco
     limit = recipe["common"]["max_steps"]
     means = ", ".join(f"{name} {spread(runs, 'mean_steps')[0]:.2f}" for name, runs in found.items())
     text = f"The share of images that took each number of layers, over all seeds. Layers on average, of {limit}: {means}."
-    figure = plots.halting_distribution([{**runs[0], "name": name} for name, runs in found.items()])
-    return Outcome(rows, {"method": "method", **{str(n): str(n) for n in range(1, limit + 1)}}, text, {"steps": figure})
+    drawn = {"steps": plots.halting_distribution([{**runs[0], "name": name} for name, runs in found.items()])}
+    drawn |= by_steps(groups[recipe["shown"]][0]) if groups[recipe["shown"]] else {}
+    return Outcome(rows, {"method": "method", **{str(n): str(n) for n in range(1, limit + 1)}}, text, drawn)

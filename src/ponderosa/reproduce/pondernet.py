@@ -32,14 +32,14 @@ def halting(point: Mapping[str, float]) -> dict[str, Any]:
 
 
 def rows(recipe: Mapping[str, Any], found: Found) -> list[dict[str, Any]]:
-    """A row for each point, the report's mean steps beside the one it gives them for."""
+    """A row for each point that is trained, the report's mean steps beside the one it gives them for."""
     return [
         {
             **point, "accuracy": plus_minus(runs := found[name(point)], "accuracy", 4),
             "steps": plus_minus(runs, "mean_steps", 2), "batches": ", ".join(f"{run['batches']:,}" for run in runs),
             "paper_steps": f"{recipe['paper']['mean_steps']:.2f}" if name(point) == name(recipe["paper"]) else None,
         }
-        for point in points(recipe)
+        for point in points(recipe) if name(point) in found
     ]  # fmt: skip
 
 
@@ -58,9 +58,9 @@ def figures(recipe: Mapping[str, Any], found: Found) -> dict[str, Any]:
     limit, named, paper = recipe["common"]["max_steps"], recipe["figures"], recipe["paper"]
     drawn = {}
     for lambda_p, figure in named["distribution"].items():
-        run = found[name({**paper, "lambda_p": lambda_p})][0]
-        prior = geometric_prior(lambda_p, limit).tolist()
-        drawn[figure] = plots.distribution_against_prior(run["histogram"], prior, f"lambda_p = {lambda_p}")
+        for run in found.get(name({**paper, "lambda_p": lambda_p}), [])[:1]:
+            prior = geometric_prior(lambda_p, limit).tolist()
+            drawn[figure] = plots.distribution_against_prior(run["histogram"], prior, f"lambda_p = {lambda_p}")
     run = found[name(paper)][0]
     total, halted = run["examples"] * limit, run["examples"] * run["mean_steps"]
     title = f"Steps for {run['examples']:,} examples, lambda_p = {paper['lambda_p']}"
@@ -73,7 +73,7 @@ def figures(recipe: Mapping[str, Any], found: Found) -> dict[str, Any]:
 def sweep_figure(recipe: Mapping[str, Any], found: Found, key: str) -> Any:
     from ponderosa.measure import plots
 
-    chosen = points(recipe, key)
+    chosen = [point for point in points(recipe, key) if name(point) in found]
     keys = ("accuracy", "mean_steps")
     seen = {k: [spread(found[name(point)], k) for point in chosen] for k in keys}
     means, deviations = ({k: [pair[i] for pair in pairs] for k, pairs in seen.items()} for i in (0, 1))

@@ -5,7 +5,7 @@ from functools import partial
 from typing import Any
 
 from ponderosa.measure.evaluate import evaluate
-from ponderosa.measure.probes import expected_steps
+from ponderosa.reproduce.pictures import by_steps
 from ponderosa.reproduce.pondernet import Found, columns, figures, jobs, name, points, rows
 from ponderosa.reproduce.recipe import Outcome, kept, results, spread
 from ponderosa.tasks.base import Split
@@ -13,12 +13,16 @@ from ponderosa.training.experiment import load
 from ponderosa.training.jobs import Job
 
 __all__ = ["jobs", "outcome"]
+shows_part = True
 
 
 def outcome(recipe: Mapping[str, Any], groups: Mapping[str, list[Job]]) -> Outcome:
-    found = {key: results(group) for key, group in groups.items()}
-    at = [operating_point | point for point in points(recipe) for operating_point in operating_points(recipe, groups, point)]
-    drawn = figures(recipe, found) | pictures(groups[name(recipe["paper"])][0])
+    found = {key: results(group) for key, group in groups.items() if group}
+    if name(recipe["paper"]) not in found:
+        raise ValueError(f"{name(recipe['paper'])}, the report's own point, is not trained yet: leave --train out")
+    trained = [point for point in points(recipe) if name(point) in found]
+    at = [operating_point | point for point in trained for operating_point in operating_points(recipe, groups, point)]
+    drawn = figures(recipe, found) | by_steps(groups[name(recipe["paper"])][0])
     return Outcome(rows(recipe, found), columns(recipe), reading(recipe, found, at), drawn, {"thresholds": at})
 
 
@@ -65,18 +69,3 @@ def reading(recipe: Mapping[str, Any], found: Found, at: Sequence[Mapping[str, A
         f"The lowest accuracy is {worst:.4f}, at {where}. At lambda_p {paper['lambda_p']} an image takes {ours:.2f} of {limit} "
         f"steps on average, in the report {paper['mean_steps']:.2f}. {fewest}"
     )
-
-
-def pictures(job: Job) -> dict[str, Any]:
-    """The test images by the steps that the network expects to take for them."""
-    from ponderosa.measure import gallery
-
-    task: Any
-    experiment = load(job.folder)
-    net, task = experiment.net, experiment.task
-    batch = task.batch("test", 0, task.size("test"))
-    steps = expected_steps(net, task, len(batch))
-    return {
-        "images-by-steps": gallery.in_order(task, batch.x, steps),
-        "easiest-and-hardest": gallery.extremes(task, batch, steps, task.classes),
-    }

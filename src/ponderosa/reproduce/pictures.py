@@ -1,0 +1,36 @@
+"""Galleries of a trained run's test images."""
+
+from typing import Any
+
+import torch
+
+from ponderosa.measure import gallery
+from ponderosa.measure.probes import expected_steps
+from ponderosa.tasks.images import ImageClassification
+from ponderosa.training.experiment import load
+from ponderosa.training.jobs import Job
+
+EXAMPLES = 8
+"""Images whose tokens are shown."""
+
+
+def by_steps(job: Job) -> dict[str, Any]:
+    """The images by the steps that they took, or that are expected where steps are drawn."""
+    experiment = load(job.folder)
+    task = experiment.task
+    assert isinstance(task, ImageClassification)
+    batch = task.batch("test", 0, job.examples or task.size("test"))
+    steps = expected_steps(experiment.net, task, len(batch))
+    return {
+        "images-by-steps": gallery.in_order(task, batch.x, steps),
+        "easiest-and-hardest": gallery.extremes(task, batch, steps, task.classes),
+    }
+
+
+@torch.no_grad()
+def of_tokens(job: Job) -> dict[str, Any]:
+    """The depths of the first images' tokens, over the images."""
+    experiment = load(job.folder)
+    batch = experiment.task.batch("test", 0, EXAMPLES)
+    found = experiment.net.eval()(batch.x, key=batch.key)
+    return {"token-depths": gallery.token_depths(experiment.task, batch.x, found.steps)}
