@@ -1,5 +1,6 @@
 """`ponderosa report`: all about trained runs on one page."""
 
+import inspect
 from pathlib import Path
 from typing import Any
 
@@ -68,10 +69,11 @@ def of_seeds(seeds: list[Opened], name: str, examples: int, settings: int, progr
 
 
 def described(run: Opened) -> str:
-    """ "LAC(alpha=1.0, unit=example)"."""
+    """ "LAC(alpha=0.8)": what is not as usual."""
     try:
         facts = describe(run.net.halting)
     except ValueError:  # a plan that is a function
         return type(run.net.halting).__name__
-    words = ", ".join(f"{key}={value}" for key, value in facts.items() if key != "class" and value is not None)
+    usual = {key: option.default for key, option in inspect.signature(type(run.net.halting)).parameters.items()}
+    words = ", ".join(f"{key}={value}" for key, value in facts.items() if key != "class" and value != usual[key])
     return f"{type(run.net.halting).__name__}({words})"

@@ -42,6 +42,7 @@ def percent_axis(axis: "Axes") -> None:
 
 def steps_axis(axis: "Axes") -> None:
     """Numbers of steps, from 0."""
+    axis.margins(y=0.08)  # no marker is cut
     axis.set_ylim(bottom=0)
     axis.locator_params(axis="y", nbins=5, integer=True)
 
