@@ -109,7 +109,7 @@ def quick(options: Namespace) -> Namespace:
 def fitting(options: Namespace) -> Namespace:
     """Without what only other recipes know: an encoder means nothing to parity."""
     module, recipe = _module(options.name), read_recipe(options.recipe or options.name)
-    unknown = {}
+    unknown: dict[str, None] = {}
     for name in OF_DATA:
         try:
             module.jobs({**recipe, "common": {**recipe["common"], name: options[name]}}, Path(options.folder or "."))
