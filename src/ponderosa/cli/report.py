@@ -36,7 +36,7 @@ def main(argv: list[str]) -> None:
     parser.add_argument("--json", type=str | None, default=None, help="write the figures to this file, too")
     options = parser.parse_args(argv)
     at_least_one(examples=options.examples, settings=options.settings)
-    parts = [
+    parts: list[dict[str, Any]] = [
         {
             "task": runs[0].about,
             "runs": [of_seeds(seeds, name, options.examples, options.settings, options.progress) for name, seeds in named],
@@ -49,7 +49,8 @@ def main(argv: list[str]) -> None:
         "parts": parts,
     }  # fmt: skip
     path = write_report(found, options.out or Path(options.runs[0]) / "report.html")
-    save_json(options.json, found)
+    slim = [{**part, "runs": [{**run, "curve": None} for run in part["runs"]]} for part in parts]  # curves stay in the runs
+    save_json(options.json, {**found, "parts": slim})
     print(f"report: {path.resolve()}")
 
 

@@ -45,9 +45,7 @@ def frontier(runs: Sequence[Run], cost: str = "mean_steps") -> "Figure":
         axis.xaxis.set_major_formatter(lambda value, _: quantity(value))
         axis.locator_params(axis="x", nbins=6)
     axis.set_xlabel(COSTS[cost])
-    percent_axis(axis)
-    worst = min((accuracy for _, accuracy in points if accuracy is not None), default=0.0)
-    axis.set_ylim(bottom=max(axis.get_ylim()[0], worst - SLACK))
+    percent_axis(axis, least=min((accuracy for _, accuracy in points if accuracy is not None), default=0.0) - SLACK)
     legend(figure, entries)
     return figure
 
