@@ -63,16 +63,23 @@ def main(argv: list[str]) -> None:
 
 def shown(runs: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """A row for each network as it is, and how far its knob reaches, for the documentation."""
-    rows = []
-    for run in runs:
-        points = run["frontier"]["points"]
-        steps = [point["mean_steps"] for point in points]
-        near = [point["mean_steps"] for point in points if point["accuracy"] >= run["accuracy"] - 0.01]
-        swept = len(points) > 1
-        rows.append({
+    return [
+        {
             "task": run["task"]["name"], "name": run["name"], "accuracy": f"{run['accuracy']:.4f}",
-            "mean_steps": f"{run['mean_steps']:.2f} of {run['max_steps']}", "saved": f"{run['saved']:.0%}",
-            "knob": run["frontier"]["knob"] if swept else None, "steps": f"{max(steps):.2f} to {min(steps):.2f}" if swept else None,
-            "within": f"{min(near):.2f}" if swept else None, "area": f"{run['frontier']['area']:.3f}" if swept else None,
-        })  # fmt: skip
-    return rows
+            "mean_steps": f"{run['mean_steps']:.2f} of {run['max_steps']}", "saved": f"{run['saved']:.0%}", **_reach(run),
+        }
+        for run in runs
+    ]  # fmt: skip
+
+
+def _reach(run: dict[str, Any]) -> dict[str, Any]:
+    """How far a knob reaches; a fixed depth has none."""
+    front, points = run["frontier"], run["frontier"]["points"]
+    if len(points) == 1:
+        return {}
+    steps = [point["mean_steps"] for point in points]
+    near = [point["mean_steps"] for point in points if point["accuracy"] >= run["accuracy"] - 0.01]
+    return {
+        "knob": front["knob"], "steps": f"{max(steps):.2f} to {min(steps):.2f}", "within": f"{min(near):.2f}",
+        "area": f"{front['area']:.3f}",
+    }  # fmt: skip

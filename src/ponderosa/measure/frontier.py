@@ -88,7 +88,7 @@ def frontier(
         data: a data loader (see `measure.batches.Data`).
         name: of the network, by default its mechanism's.
         settings: how many of them, or which ones.
-        knob: "max_steps" for the limit on steps, if not the mechanism's own. A fixed depth has none: without this it is a point.
+        knob: "max_steps" for the limit on steps, if not the mechanism's own; a fixed depth has none, and is a point without.
         score: how good an answer is; by default 1 for the right class.
         time: whether to measure the time of each setting, too, on the first examples.
         progress: whether to show a progress bar.
