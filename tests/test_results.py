@@ -72,6 +72,13 @@ def test_the_sentences_in_the_readme_say_what_is_in_the_files():
         assert f"{words} {low:.1f} to {high:.1f}x" in readme
 
 
+def test_the_frontiers_in_the_docs_are_those_in_the_file():
+    from ponderosa.cli.frontier import SHOWN, shown
+
+    found = json.loads((ROOT / "benchmarks" / "frontier.json").read_text())
+    assert markdown(shown(found["runs"]), SHOWN) in (ROOT / "docs" / "measure.md").read_text()
+
+
 PAPERS = {"LAC": (2, [1]), "PonderNet report": (0, range(1, 13)), "Hyper-UT": (0, range(3, 9))}
 
 

@@ -22,6 +22,11 @@ The knob is the mechanism's own (LAC's alpha, the cumulative threshold of ACT an
 planned depth's shift), or with --knob max_steps the limit on steps. Runs that differ only in their seed are one line.
 """
 
+SHOWN = {
+    "task": "task", "name": "network", "accuracy": "accuracy", "mean_steps": "mean steps", "saved": "operations saved",
+    "knob": "knob", "steps": "steps by it", "within": "fewest steps within a point", "area": "area",
+}  # fmt: skip
+
 
 def main(argv: list[str]) -> None:
     parser = ArgumentParser(prog="ponderosa frontier", description=ABOUT, formatter_class=Help, exit_on_error=False)
@@ -35,7 +40,9 @@ def main(argv: list[str]) -> None:
     options = parser.parse_args(argv)
     at_least_one(examples=options.examples, settings=options.settings)
     found: list[dict[str, Any]] = []
-    for runs in by_task(open_run(run, calibrated=False) for run in options.runs):
+    plot = None if options.plot is None else Path(options.plot)
+    tasks = by_task(open_run(run, calibrated=False) for run in options.runs)
+    for number, runs in enumerate(tasks, start=1):
         task = runs[0].task
         data = list(batches(task, "test", options.examples, task.at_once))
         for name, seeds in groups(runs).items():
@@ -45,9 +52,34 @@ def main(argv: list[str]) -> None:
             )  # fmt: skip
             print(f"{front!r}\n")
             found.append(front.run() | {"task": runs[0].about})
-    if options.plot:
-        print(save_png(draw(found), Path(options.plot)))
+        if plot is not None:  # tasks cannot be compared: each has its own
+            shown = draw([run for run in found if run["task"] == runs[0].about])
+            print(save_png(shown, plot if len(tasks) == 1 else plot.with_stem(f"{plot.stem}-{number}-{runs[0].about['name']}")))
     save_json(
         options.json,
         {"command": command_line("frontier", argv), "environment": environment(), "runs": found},
     )
+
+
+def shown(runs: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """A row for each network as it is, and how far its knob reaches, for the documentation."""
+    return [
+        {
+            "task": run["task"]["name"], "name": run["name"], "accuracy": f"{run['accuracy']:.4f}",
+            "mean_steps": f"{run['mean_steps']:.2f} of {run['max_steps']}", "saved": f"{run['saved']:.0%}", **_reach(run),
+        }
+        for run in runs
+    ]  # fmt: skip
+
+
+def _reach(run: dict[str, Any]) -> dict[str, Any]:
+    """How far a knob reaches; a fixed depth has none."""
+    front, points = run["frontier"], run["frontier"]["points"]
+    if len(points) == 1:
+        return {}
+    steps = [point["mean_steps"] for point in points]
+    near = [point["mean_steps"] for point in points if point["accuracy"] >= run["accuracy"] - 0.01]
+    return {
+        "knob": front["knob"], "steps": f"{max(steps):.2f} to {min(steps):.2f}", "within": f"{min(near):.2f}",
+        "area": f"{front['area']:.3f}",
+    }  # fmt: skip

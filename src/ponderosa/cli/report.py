@@ -1,5 +1,6 @@
 """`ponderosa report`: all about trained runs on one page."""
 
+import inspect
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +36,7 @@ def main(argv: list[str]) -> None:
     parser.add_argument("--json", type=str | None, default=None, help="write the figures to this file, too")
     options = parser.parse_args(argv)
     at_least_one(examples=options.examples, settings=options.settings)
-    parts = [
+    parts: list[dict[str, Any]] = [
         {
             "task": runs[0].about,
             "runs": [of_seeds(seeds, name, options.examples, options.settings, options.progress) for name, seeds in named],
@@ -48,7 +49,8 @@ def main(argv: list[str]) -> None:
         "parts": parts,
     }  # fmt: skip
     path = write_report(found, options.out or Path(options.runs[0]) / "report.html")
-    save_json(options.json, found)
+    slim = [{**part, "runs": [{**run, "curve": None} for run in part["runs"]]} for part in parts]  # curves stay in the runs
+    save_json(options.json, {**found, "parts": slim})
     print(f"report: {path.resolve()}")
 
 
@@ -68,10 +70,11 @@ def of_seeds(seeds: list[Opened], name: str, examples: int, settings: int, progr
 
 
 def described(run: Opened) -> str:
-    """ "LAC(alpha=1.0, unit=example)"."""
+    """ "LAC(alpha=0.8)": what is not as usual."""
     try:
         facts = describe(run.net.halting)
     except ValueError:  # a plan that is a function
         return type(run.net.halting).__name__
-    words = ", ".join(f"{key}={value}" for key, value in facts.items() if key != "class" and value is not None)
+    usual = {key: option.default for key, option in inspect.signature(type(run.net.halting)).parameters.items()}
+    words = ", ".join(f"{key}={value}" for key, value in facts.items() if key != "class" and value != usual[key])
     return f"{type(run.net.halting).__name__}({words})"

@@ -1,6 +1,7 @@
 """`ponderosa reproduce`: a paper's table or figure, from training to picture."""
 
 import importlib
+from argparse import ArgumentError
 from pathlib import Path
 from typing import Any, Literal
 
@@ -33,6 +34,8 @@ With --recipe the same figure is made at another size: `ponderosa reproduce hype
 Budget = Literal["quick", "full"]
 QUICK = {"seeds": 1, "batches": 20, "examples": 200, "subset": 40}
 """Sizes of a trial, on the first task of a recipe."""
+OF_DATA = ("encoder", "data_dir", "subset")
+"""Options that only recipes with data of their own know."""
 
 
 def main(argv: list[str]) -> None:
@@ -75,7 +78,7 @@ def main(argv: list[str]) -> None:
     if options.name == "all":
         reproduce_all(options, command_line("reproduce", argv))
     else:
-        print_result(reproduce(options, command_line("reproduce", argv)))
+        print_result(reproduce(quick(options), command_line("reproduce", argv)))
 
 
 def reproduce_all(options: Namespace, command: str) -> None:
@@ -85,8 +88,9 @@ def reproduce_all(options: Namespace, command: str) -> None:
     for name in RESULTS:
         shared = read_recipe(name).get("folder", name)
         try:
-            print_result(reproduce(altered(options, name=name, folder=str(root / shared)), command))
-        except (ArithmeticError, ImportError, OSError, RuntimeError, ValueError) as error:
+            chosen = fitting(quick(altered(options, name=name, folder=str(root / shared))))
+            print_result(reproduce(chosen, command))
+        except (ArgumentError, ArithmeticError, ImportError, OSError, RuntimeError, TypeError, ValueError) as error:
             failed[name] = str(error).splitlines()[0]
             print(f"{name}: {failed[name]}")
         print()
@@ -95,9 +99,28 @@ def reproduce_all(options: Namespace, command: str) -> None:
         raise RuntimeError("not made: " + "; ".join(f"{name} ({why})" for name, why in failed.items()))
 
 
+def quick(options: Namespace) -> Namespace:
+    """With the sizes of a trial, if that is asked for, as far as they are the recipe's business."""
+    if options.budget != "quick":
+        return options
+    return fitting(altered(options, **{name: size for name, size in QUICK.items() if options[name] is None}))
+
+
+def fitting(options: Namespace) -> Namespace:
+    """Without what only other recipes know: an encoder means nothing to parity."""
+    module, recipe = _module(options.name), read_recipe(options.recipe or options.name)
+    unknown: dict[str, None] = {}
+    for name in OF_DATA:
+        try:
+            module.jobs({**recipe, "common": {**recipe["common"], name: options[name]}}, Path(options.folder or "."))
+        except (ArgumentError, TypeError, ValueError):
+            unknown[name] = None
+    return altered(options, **unknown)
+
+
 def reproduce(options: Namespace, command: str) -> dict[str, Any]:
     """Train, collect, draw and write."""
-    module = importlib.import_module(f"ponderosa.reproduce.{options.name.replace('-', '_')}")
+    module = _module(options.name)
     recipe, changes = changed(read_recipe(options.recipe or options.name), options)
     root = Path(options.folder or f"runs/reproduce/{recipe.get('folder', options.recipe or options.name)}")
     groups = module.jobs(recipe, root)
@@ -134,6 +157,10 @@ def reproduce(options: Namespace, command: str) -> dict[str, Any]:
     return found
 
 
+def _module(name: str) -> Any:
+    return importlib.import_module(f"ponderosa.reproduce.{name.replace('-', '_')}")
+
+
 def altered(options: Namespace, **changes: Any) -> Namespace:
     """The same options but for some."""
     copy = options.clone()
@@ -146,16 +173,15 @@ def changed(recipe: dict[str, Any], options: Namespace) -> tuple[dict[str, Any],
     """The recipe with the command line's own sizes, and what was changed, to be said wherever the result is."""
     common = dict(recipe["common"])
     recipe = {**recipe, "common": common}
-    if options.budget == "quick":
-        options = altered(options, **{name: size for name, size in QUICK.items() if options[name] is None})
-        recipe |= {"tasks": dict(list(recipe["tasks"].items())[:1])} if "tasks" in recipe else {}
+    if options.budget == "quick" and "tasks" in recipe:
+        recipe["tasks"] = dict(list(recipe["tasks"].items())[:1])
     if options.seeds is not None:
         recipe["seeds"] = list(range(options.seeds))
     if options.batches is not None:
         common["batches"] = options.batches
     if options.examples is not None:
         recipe["examples"] = options.examples
-    common |= {name: options[name] for name in ("encoder", "data_dir", "subset") if options[name] is not None}
+    common |= {name: options[name] for name in OF_DATA if options[name] is not None}
     names = ("recipe", "seeds", "batches", "examples", "encoder", "subset")
     said = {name: options[name] for name in names if options[name] is not None}
     said |= {"budget": "quick"} if options.budget == "quick" else {}

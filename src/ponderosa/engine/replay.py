@@ -52,7 +52,8 @@ def replay(
     weights = ledger.settle(None if shares is None else shares[:, None].expand(dones.shape), dones)
     if halting.hard:
         return seen.answers[ledger.steps - 1, torch.arange(examples, device=dones.device)], ledger.steps
-    if halting.reads_output and halting.trains_every_step:
+    # a linear head may weigh its answers as well as the states, which are many more numbers
+    if (halting.reads_output and halting.trains_every_step) or (reads is seen.states and isinstance(head, nn.Linear)):
         return _weigh(weights, seen.answers), ledger.steps
     weighed = step.read(tree_map(lambda states: _weigh(weights, states), seen.states))
     mask = seen.units.mask

@@ -40,6 +40,12 @@ class Knob:
         found = [self.deepest + (self.shallowest - self.deepest) * place for place in places]
         return list(dict.fromkeys(map(round, found))) if isinstance(self.deepest, int) else found
 
+    @property
+    def setting(self) -> Any:
+        """As it is; None where the knob has no effect as the others are."""
+        effective = all(getattr(self.owner, name) == needed for name, needed in self.also.items())
+        return getattr(self.owner, self.name) if effective else None
+
     def turn(self, value: Any) -> None:
         """Set it for good."""
         for name, setting in {**self.also, self.name: value}.items():

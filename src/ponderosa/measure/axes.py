@@ -32,9 +32,10 @@ def line(look: Look) -> dict[str, Any]:
     return {"color": look.color, "marker": look.marker, "linestyle": look.dash}
 
 
-def percent_axis(axis: "Axes") -> None:
-    """Percentages, with no room for what is above 100."""
+def percent_axis(axis: "Axes", least: float = 0.0) -> None:
+    """Percentages, with no room for what is above 100 or far below `least`."""
     low, high = axis.dataLim.intervaly if math.isfinite(axis.dataLim.y0) else (0.0, 1.0)
+    low = max(low, least)
     span = max(high - low, 0.02)
     axis.set_ylim(max(0.0, low - 0.08 * span), min(1.0, high) + 0.06 * span)
     axis.yaxis.set_major_formatter(lambda share, _: f"{100 * share:.6g}{NBSP}%")
@@ -42,6 +43,7 @@ def percent_axis(axis: "Axes") -> None:
 
 def steps_axis(axis: "Axes") -> None:
     """Numbers of steps, from 0."""
+    axis.margins(y=0.08)  # no marker is cut
     axis.set_ylim(bottom=0)
     axis.locator_params(axis="y", nbins=5, integer=True)
 

@@ -14,6 +14,8 @@ COSTS = {
     "mean_steps": "Mean steps (fewer is faster)", "operations": "Operations per example",
     "microseconds": "Microseconds per example, measured",
 }  # fmt: skip
+SLACK = 0.05
+"""How far below the worst run a frontier is shown: settings that merely guess would hide all differences."""
 
 
 @style()
@@ -43,7 +45,7 @@ def frontier(runs: Sequence[Run], cost: str = "mean_steps") -> "Figure":
         axis.xaxis.set_major_formatter(lambda value, _: quantity(value))
         axis.locator_params(axis="x", nbins=6)
     axis.set_xlabel(COSTS[cost])
-    percent_axis(axis)
+    percent_axis(axis, least=min((accuracy for _, accuracy in points if accuracy is not None), default=0.0) - SLACK)
     legend(figure, entries)
     return figure
 

@@ -65,7 +65,8 @@ class Frontier:
 
     def __str__(self) -> str:
         seeds = f", {self.seeds} seeds" if self.seeds > 1 else ""
-        return f"{self.name}: {self.knob} on {self.examples:,} examples{seeds}; area under the frontier {self.area:.4f}"
+        area = f"; area under the frontier {self.area:.4f}" if len(self.points) > 1 else ""
+        return f"{self.name}: {self.knob} on {self.examples:,} examples{seeds}{area}"
 
     def __repr__(self) -> str:
         return f"{self}\n\n{self.points}"
@@ -87,12 +88,14 @@ def frontier(
         data: a data loader (see `measure.batches.Data`).
         name: of the network, by default its mechanism's.
         settings: how many of them, or which ones.
-        knob: "max_steps" for the limit on steps, if not the mechanism's own.
+        knob: "max_steps" for the limit on steps, if not the mechanism's own; a fixed depth has none, and is a point without.
         score: how good an answer is; by default 1 for the right class.
         time: whether to measure the time of each setting, too, on the first examples.
         progress: whether to show a progress bar.
     """
     models = model if isinstance(model, (list, tuple)) else [model]
+    if knob is None and not network(models[0]).halting.adaptive:
+        settings = 1
     sweeps = [sweep(one, data, settings=settings, knob=knob, score=score, progress=progress) for one in models]
     times = [measured(one, data, sweeps[0].values, knob) for one in models] if time else None
     return joined(sweeps, name or type(network(models[0]).halting).__name__, times)

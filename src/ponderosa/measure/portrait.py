@@ -28,8 +28,7 @@ def portrait(
     nets = [network(model) for model in models]
     net, score, names = nets[0], right if task is None else task.score, None if task is None else task.labels
     seen = list(read(data, net))
-    count = settings if net.halting.adaptive else 1  # a fixed depth has no choice to make
-    front = frontier(nets, seen, name=name, settings=count, score=score, time=True, progress=progress)
+    front = frontier(nets, seen, name=name, settings=settings, score=score, time=True, progress=progress)
     spent = allocation(net, seen, score=score, progress=progress)
     with evaluating(net):
         sizes, shown = by_batch_size(net, seen[0]), extremes(net, seen[0], spent.seen.steps, score, task)

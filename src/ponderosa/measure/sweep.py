@@ -16,6 +16,7 @@ from ponderosa.measure.evaluate import Evaluation, mean_of_tokens
 from ponderosa.measure.meter import Meter
 from ponderosa.measure.player import player
 from ponderosa.ponder import Ponder
+from ponderosa.tasks.base import Batch
 
 Score = Callable[[Tensor, Tensor], Tensor]
 """How good each answer is, from 0 to 1 `[batch]`, from the answers and the targets."""
@@ -85,11 +86,10 @@ def sweep(
     meter, scores, steps, difficulty = Meter(net), [], [], []
     with evaluating(net):
         for batch in read(_shown(data, progress, len(values)), net):
-            play = player(net, batch)
-            answered = [play(turned, values), play(None, [None])]
-            outputs, taken = (torch.cat(parts) for parts in zip(*answered, strict=True))
+            outputs, taken = _play(net, batch, turned, values)
             meter.add(batch, taken)
-            scores.append(torch.stack([score(output, batch.y) for output in outputs]).cpu())
+            targets = batch.y.expand(len(outputs), *batch.y.shape)
+            scores.append(score(outputs.flatten(0, 1), targets.flatten(0, 1)).unflatten(0, outputs.shape[:2]).cpu())
             steps.append((taken if taken.ndim == 2 else mean_of_tokens(taken)).float().cpu())
             difficulty.append(batch.difficulty.cpu())
         *operations, own = meter.each()
@@ -99,6 +99,15 @@ def sweep(
     adaptive = net.halting.adaptive and net.halting.unit != "batch"
     seen = Evaluation(own_good, own_depth, torch.cat(difficulty), net.max_steps, adaptive)
     return Sweep(turned.name, values, torch.stack(good), torch.stack(depth), operations, full, seen, own)
+
+
+def _play(net: Ponder, batch: Batch, knob: Knob, values: list[float]) -> tuple[Tensor, Tensor]:
+    """The answers and steps of a batch at every setting, and last with the knob untouched."""
+    play = player(net, batch)
+    if knob.setting is not None:
+        return play(knob, [*values, knob.setting])
+    swept, own = play(knob, values), play(None, [None])
+    return torch.cat([swept[0], own[0]]), torch.cat([swept[1], own[1]])
 
 
 def _shown(data: Data, progress: bool, settings: int) -> Data:

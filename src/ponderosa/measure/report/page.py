@@ -15,7 +15,7 @@ from ponderosa.measure.formatting import NBSP, decimal, plain
 from ponderosa.measure.report.comparison import comparison
 from ponderosa.measure.report.examples import examples
 from ponderosa.measure.report.figures import figures
-from ponderosa.measure.report.spending import spending
+from ponderosa.measure.report.spending import spending, unfair
 from ponderosa.measure.verdict import collapse, verdict
 
 MECHANISMS = {
@@ -76,7 +76,7 @@ def _part(part: Mapping[str, Any], number: int, several: bool) -> str:
     found = [
         head,
         f'<p class="verdict">{escape(plain(part.get("verdict") or verdict(runs)))}</p>',
-        *(_warning(run) for run in runs if collapse(run)),
+        *(_warning(run, reason) for run in runs if (reason := collapse(run) or unfair(run))),
         *(_note(run) for run in runs if run.get("note")),
         f"<section>\n<h3>The comparison</h3>\n{comparison(runs)}\n</section>",
         figures(runs, number),
@@ -98,8 +98,8 @@ def _options(task: Mapping[str, object] | None) -> str:
     return " · ".join([name, *(f"{key.replace('_', ' ')}{NBSP}{plain(value)}" for key, value in options.items())])
 
 
-def _warning(run: Run) -> str:
-    return f'<p class="warning"><strong>{html.text(run.get("name"))}</strong>: {html.text(collapse(run))}</p>'
+def _warning(run: Run, reason: str) -> str:
+    return f'<p class="warning"><strong>{html.text(run.get("name"))}</strong>: {html.text(reason)}</p>'
 
 
 def _note(run: Run) -> str:

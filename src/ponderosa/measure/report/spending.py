@@ -6,7 +6,7 @@ from typing import Any
 
 from ponderosa.measure import html
 from ponderosa.measure.figure import Run, looks
-from ponderosa.measure.formatting import decimal, percent
+from ponderosa.measure.formatting import decimal, finite, percent
 
 EXPLAINED = (
     "<p>An oracle that knew the targets would halt each example at the first step whose answer is right; its accuracy and "
@@ -15,7 +15,18 @@ EXPLAINED = (
     "<dfn>Underthinking</dfn>: wrong in the end, right at a later step. The rank correlation says whether harder examples get "
     "more steps (1: always). The calibration error says how far confidence is from accuracy (0: not at all).</p>"
 )
+UNFAIR = -0.2
+"""A rank correlation of steps with difficulty below this is worth a warning."""
 GROUP = {"examples": "Examples", "accuracy": "Accuracy", "steps": "Mean steps", "first_right": "First right step"}
+
+
+def unfair(run: Run) -> str | None:
+    """What is wrong if harder examples get fewer steps."""
+    spent: Any = run.get("allocation") or {}
+    follows = finite(spent.get("fairness"))
+    if follows is None or follows > UNFAIR:
+        return None
+    return f"it spends fewer steps on harder examples (rank correlation {follows:.2f})"
 
 
 def spending(runs: Sequence[Run]) -> str:
