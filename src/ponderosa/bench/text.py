@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from ponderosa.bench.baselines import ideal
 from ponderosa.bench.engine import alternate_for
@@ -46,29 +46,23 @@ def speed(net: Ponder, batches: Sequence[Batch]) -> dict[str, Any]:
     """
     net.eval()
     shape: dict[str, Any] = {"head": net.head, "encoder": net.encoder, "max_steps": net.max_steps}
-    known, full = Ponder(net.step, PlannedDepth(unit=net.halting.unit), **shape), Ponder(net.step, Fixed(), **shape)
-    known.eval(), full.eval()
-    masks = [None if batch.mask is None or bool(batch.mask.all()) else batch.mask for batch in batches]
-    found = [net(batch.x, mask=mask) for batch, mask in zip(batches, masks, strict=True)]
-    must = [_ideal(known, batch.x, mask, each) for batch, mask, each in zip(batches, masks, found, strict=True)]
-    heads = [_heads(net, batch.x, mask, each) for batch, mask, each in zip(batches, masks, found, strict=True)]
+    known = Ponder(net.step, PlannedDepth(unit=net.halting.unit), **shape).eval()
+    full = Ponder(net.step, Fixed(), **shape).eval()
+    cases = [_case(net, batch) for batch in batches]
+    must = [_ideal(net, *case) for case in cases]
 
-    def every(call: Callable[[int], object]) -> Callable[[], object]:
-        def run() -> None:
-            for i in range(len(batches)):
-                call(i)
-
-        return torch.no_grad()(run)
+    def every(call: Callable[[Tensor, Tensor | None, Solution], object]) -> Callable[[], object]:
+        return torch.no_grad()(lambda: [call(*case) for case in cases])
 
     runs = {
-        "ours": every(lambda i: net(batches[i].x, mask=masks[i])),
-        "known": every(lambda i: known(batches[i].x, mask=masks[i], depth=found[i].steps)),
-        "full": every(lambda i: full(batches[i].x, mask=masks[i])),
-        "ideal": every(lambda i: (must[i](), heads[i]())),
+        "ours": every(lambda x, mask, found: net(x, mask=mask)),
+        "known": every(lambda x, mask, found: known(x, mask=mask, depth=found.steps)),
+        "full": every(lambda x, mask, found: full(x, mask=mask)),
+        "ideal": torch.no_grad()(lambda: [run() for run in must]),
     }
     times = {name: percentile(turns) for name, turns in alternate_for(runs, SECONDS).items()}
-    spent = [cost(net, batch.x, each, mask=mask) for batch, mask, each in zip(batches, masks, found, strict=True)]
-    texts = sum(len(batch.x) for batch in batches)
+    spent = [cost(net, x, found, mask=mask) for x, mask, found in cases]
+    texts = sum(map(len, batches))
     return {
         "speed": 10 * texts / times["ours"], "speed_known": 10 * texts / times["known"],
         "full_speed": 10 * texts / times["full"],
@@ -78,21 +72,21 @@ def speed(net: Ponder, batches: Sequence[Batch]) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def _case(net: Ponder, batch: Batch) -> tuple[Tensor, Tensor | None, Solution]:
+    """A batch, its mask if there is padding, and what is found."""
+    mask = None if batch.mask is None or bool(batch.mask.all()) else batch.mask
+    return batch.x, mask, net(batch.x, mask=mask)
+
+
 def _ideal(net: Ponder, x: Tensor, mask: Tensor | None, found: Solution) -> Callable[[], object]:
-    """The embeddings, and the layers on the rows that need them."""
+    """The embeddings, the layers on the rows that need them, and the answers that have to be given: one for each text, and
+    where an exit judges them, one at every layer that the text reached."""
     assert net.encoder is not None
-    encoder, layers = net.encoder, ideal(net, net.encoder(x), mask, found.steps)
-    return lambda: (encoder(x), layers())
-
-
-def _heads(net: Ponder, x: Tensor, mask: Tensor | None, found: Solution) -> Callable[[], object]:
-    """The answers that have to be given: one for each text, and where an exit judges them, one at every layer it reached."""
+    encoder, head, layers = net.encoder, net.head, ideal(net, net.encoder(x), mask, found.steps)
     depths = found.steps if found.steps.ndim == 1 else found.steps.amax(1)
-    judged = range(1, int(depths.max()) + 1) if net.halting.reads_output else [int(depths.max())]
-    calls = [(n, *_rows(found.state, mask, depths >= n if net.halting.reads_output else depths > 0)) for n in judged]
-    head: nn.Module | None = net.head
-    return lambda: [answer(head, state, n, shown) for n, state, shown in calls]
-
-
-def _rows(state: Tensor, mask: Tensor | None, chosen: Tensor) -> tuple[Tensor, Tensor | None]:
-    return state[chosen], None if mask is None else mask[chosen]
+    judges, deepest = net.halting.reads_output, int(depths.max())
+    asked = []
+    for n in range(1, deepest + 1) if judges else [deepest]:
+        rows = depths >= (n if judges else 0)
+        asked.append((found.state[rows], n, None if mask is None else mask[rows]))
+    return lambda: (encoder(x), layers(), [answer(head, *each) for each in asked])

@@ -28,7 +28,7 @@ def outcome(recipe: Mapping[str, Any], groups: Mapping[str, list[Job]]) -> Outco
     rows = []
     for name, group in groups.items():
         task, method = name.split(": ", 1)
-        if method in (CLASSIFIER, FULL) or not group:
+        if method == CLASSIFIER or not group:
             continue
         net, data = load(group[0].folder / "model").net, task_of(recipe, task)
         rows += [{"task": task, "method": method, **row} for row in speed_by_batch(net, data)]
