@@ -12,7 +12,7 @@ from ponderosa.bench.baselines import ideal
 from ponderosa.bench.engine import alternate_for
 from ponderosa.bench.timing import one_thread, percentile
 from ponderosa.engine.head import answer
-from ponderosa.halting import Fixed, PlannedDepth
+from ponderosa.halting import Fixed
 from ponderosa.measure.cost import cost
 from ponderosa.ponder import Ponder
 from ponderosa.solution import Solution
@@ -41,41 +41,36 @@ def speed_by_batch(
 def speed(net: Ponder, batches: Sequence[Batch]) -> dict[str, Any]:
     """Texts in ten seconds, how many times those of full depth, and the share of what was possible that this is.
 
-    With the time that it takes to estimate the depths, and without (the same depths given). What is possible is the time of
-    the embeddings, of the same dense layers on just the rows still needed, and of the heads that have to answer.
+    With the time that it takes to estimate the depths (what the mechanism does before the first layer), and without. What is
+    possible is the time of the embeddings, of the same dense layers on just the rows still needed, and of the heads that
+    have to answer.
     """
     net.eval()
-    shape: dict[str, Any] = {"head": net.head, "encoder": net.encoder, "max_steps": net.max_steps}
-    known = Ponder(net.step, PlannedDepth(unit=net.halting.unit), **shape).eval()
-    full = Ponder(net.step, Fixed(), **shape).eval()
-    cases = [_case(net, batch) for batch in batches]
-    must = [_ideal(net, *case) for case in cases]
-
-    def every(call: Callable[[Tensor, Tensor | None, Solution], object]) -> Callable[[], object]:
-        return torch.no_grad()(lambda: [call(*case) for case in cases])
-
+    full = Ponder(net.step, Fixed(), head=net.head, encoder=net.encoder, max_steps=net.max_steps).eval()
+    inputs = [(batch.x, None if batch.mask is None or bool(batch.mask.all()) else batch.mask) for batch in batches]
+    found = [net(x, mask=mask) for x, mask in inputs]
+    must = [_ideal(net, x, mask, each) for (x, mask), each in zip(inputs, found, strict=True)]
+    begun = [net.begin(x, mask=mask)[1:] for x, mask in inputs]
     runs = {
-        "ours": every(lambda x, mask, found: net(x, mask=mask)),
-        "known": every(lambda x, mask, found: known(x, mask=mask, depth=found.steps)),
-        "full": every(lambda x, mask, found: full(x, mask=mask)),
-        "ideal": torch.no_grad()(lambda: [run() for run in must]),
+        "ours": _all(lambda x, mask: net(x, mask=mask), inputs),
+        "full": _all(lambda x, mask: full(x, mask=mask), inputs),
+        "estimation": _all(lambda state, units: net.halting.begin(net.step.read(state), units), begun),
+        "ideal": _all(lambda run: run(), [(run,) for run in must]),
     }
     times = {name: percentile(turns) for name, turns in alternate_for(runs, SECONDS).items()}
-    spent = [cost(net, x, found, mask=mask) for x, mask, found in cases]
-    texts = sum(map(len, batches))
+    spent = [cost(net, x, each, mask=mask) for (x, mask), each in zip(inputs, found, strict=True)]
+    texts, known = sum(map(len, batches)), times["ours"] - times["estimation"]
     return {
-        "speed": 10 * texts / times["ours"], "speed_known": 10 * texts / times["known"],
-        "full_speed": 10 * texts / times["full"],
-        "speedup": times["full"] / times["ours"], "speedup_known": times["full"] / times["known"],
+        "speed": 10 * texts / times["ours"], "full_speed": 10 * texts / times["full"],
+        "speedup": times["full"] / times["ours"], "speedup_known": times["full"] / known,
         "possible": times["full"] / times["ideal"], "bound": sum(c.full for c in spent) / sum(c.done for c in spent),
-        "share": times["ideal"] / times["ours"], "share_known": times["ideal"] / times["known"],
+        "share": times["ideal"] / times["ours"], "share_known": times["ideal"] / known,
+        "estimation_microseconds": 1e6 * times["estimation"] / texts,
     }  # fmt: skip
 
 
-def _case(net: Ponder, batch: Batch) -> tuple[Tensor, Tensor | None, Solution]:
-    """A batch, its mask if there is padding, and what is found."""
-    mask = None if batch.mask is None or bool(batch.mask.all()) else batch.mask
-    return batch.x, mask, net(batch.x, mask=mask)
+def _all(call: Callable[..., object], cases: Sequence[tuple[Any, ...]]) -> Callable[[], object]:
+    return torch.no_grad()(lambda: [call(*case) for case in cases])
 
 
 def _ideal(net: Ponder, x: Tensor, mask: Tensor | None, found: Solution) -> Callable[[], object]:

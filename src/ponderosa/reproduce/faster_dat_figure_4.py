@@ -20,6 +20,7 @@ COLUMNS = {
     "task": "task", "method": "method", "batch": "batch", "speed": "texts in 10 s", "full_speed": "at full depth",
     "speedup": "speed-up", "speedup_known": "without the estimation", "possible": "possible in time",
     "bound": "by operations", "share": "share", "share_known": "share without the estimation",
+    "estimation_microseconds": "estimation, us per text",
 }  # fmt: skip
 
 
