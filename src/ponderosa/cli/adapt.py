@@ -88,7 +88,7 @@ def compare(run: TextRun, settings: Settings, folder: RunFolder, about: dict[str
         }  # fmt: skip
     print(f"\n{table(rows, COLUMNS)}")
     if rows[2]["accuracy"] >= rows[1]["accuracy"]:
-        print("The control, the encoder cut to its first layers, is as accurate.")
+        print("The control, the encoder cut to its first layers, is as accurate or better.")
     page = folder.path / "depths.html"
     fast, tokenizer = open_model(folder.path / run.depths / "model")
     write_page(

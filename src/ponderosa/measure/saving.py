@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from ponderosa.halting.fixed import Fixed
+from ponderosa.halting.planned import PlannedDepth
 from ponderosa.measure.cost import cost
 from ponderosa.ponder import Ponder
 from ponderosa.solution import Solution
@@ -41,10 +42,10 @@ class Saving:
         self.full_seconds += _timed(self.whole, x, mask)[1]
         solution, seconds = _timed(self.net, x, mask)
         self.seconds += seconds
-        plan = getattr(self.net.halting, "plan", None)
-        if callable(plan):
+        for plan in [part.plan for part in self.net.halting.modules() if isinstance(part, PlannedDepth)]:
             started = time.perf_counter()
-            plan(x)
+            if callable(plan):
+                plan(x)
             self.estimation_seconds += time.perf_counter() - started
         real = torch.ones(x.shape[:2], dtype=torch.bool) if mask is None else mask
         steps = (solution.steps if solution.steps.ndim > 1 else solution.steps[:, None].expand_as(real)) * real

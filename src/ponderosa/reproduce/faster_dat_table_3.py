@@ -32,7 +32,9 @@ def outcome(recipe: Mapping[str, Any], groups: Mapping[str, list[Job]]) -> Outco
         "depth": "mean depth", "bound": "speed-up possible", "examples": "training / test examples",
         "paper": "paper (BERT-base)",
     }  # fmt: skip
-    return Outcome(rows, columns, reading(found), {})
+    missing = [name for name, group in groups.items() if not group]
+    text = f"{reading(found)} Not trained yet: {', '.join(missing)}." if missing else reading(found)
+    return Outcome(rows, columns, text, {})
 
 
 def possible(runs: list[dict[str, Any]], full: list[dict[str, Any]]) -> str:

@@ -22,9 +22,7 @@ def attend(queries: Tensor, keys_values: Tensor, heads: int, mask: Tensor | None
 
 
 WASTE = 2.0
-"""Padding may make attention this many times as much work: one call for all examples is worth it."""
-SMALL = 6000
-"""Numbers in the keys and values of one example up to which padding them takes less time than a call of its own."""
+"""Padding of queries may make attention this many times as much work: one call for all examples is worth it."""
 
 
 def attend_packed(
@@ -34,23 +32,28 @@ def attend_packed(
     as the counts say; gives `[query rows, size]`. Examples never meet."""
     asking = [(q, k) for q, k in zip(query_counts, key_counts, strict=True) if q]
     q_counts, k_counts = [q for q, _ in asking], [k for _, k in asking]
-    cheap = min(k_counts) == max(k_counts) or max(k_counts) * keys_values.shape[-1] <= SMALL
-    if cheap and len(asking) * max(q_counts) * max(k_counts) <= WASTE * sum(q * k for q, k in asking):
-        return _attend_together(queries, keys_values, heads, q_counts, k_counts)
-    each = zip(queries.split(q_counts), keys_values.split(k_counts), strict=True)
-    return torch.cat([attend(q[None], kv[None], heads)[0] for q, kv in each])
+    needed, padded = sum(q * k for q, k in asking), len(asking) * max(q_counts) * max(k_counts)
+    # padding keys and values, and a mask for it, would take longer than further calls
+    together = min(k_counts) == max(k_counts) and padded <= WASTE * needed
+    attend_all = _attend_together if together else _attend_one_by_one
+    return attend_all(queries, keys_values, heads, q_counts, k_counts)
+
+
+def _attend_one_by_one(
+    queries: Tensor, keys_values: Tensor, heads: int, query_counts: list[int], key_counts: list[int]
+) -> Tensor:
+    """A call for each example; heads are told apart once for all of them."""
+    q, k, v = _split(queries[None], keys_values[None], heads)
+    examples = zip(q.split(query_counts, 2), k.split(key_counts, 2), v.split(key_counts, 2), strict=True)
+    return torch.cat([F.scaled_dot_product_attention(*each).transpose(1, 2) for each in examples], 1).flatten(2)[0]
 
 
 def _attend_together(
-    queries: Tensor, keys_values: Tensor, heads: int, query_counts: Sequence[int], key_counts: Sequence[int]
+    queries: Tensor, keys_values: Tensor, heads: int, query_counts: list[int], key_counts: list[int]
 ) -> Tensor:
-    """All examples in one call, padded to equally many queries and keys."""
+    """All examples, which have equally many keys, in one call, padded to equally many queries."""
     padded, places = _padded(queries, query_counts)
-    shown, _ = _padded(keys_values, key_counts)
-    mask = None
-    if min(key_counts) < shown.shape[1]:
-        mask = tensor(np.arange(shown.shape[1]) < np.array(key_counts)[:, None], queries)
-    attended = attend(padded, shown, heads, mask).flatten(0, 1)
+    attended = attend(padded, keys_values.unflatten(0, (len(key_counts), -1)), heads).flatten(0, 1)
     return attended if places is None else attended.index_select(0, places)
 
 

