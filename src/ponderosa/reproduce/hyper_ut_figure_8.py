@@ -28,7 +28,7 @@ def outcome(recipe: Mapping[str, Any], groups: Mapping[str, list[Job]]) -> Outco
 
     found = {name: results(group) for name, group in groups.items()}
     rows: list[dict[str, Any]] = []
-    text, figures = [BEFORE], dict[str, Any]()
+    text, figures = [KINDS_SAID, hyper_ut_figure_5.about(recipe)], dict[str, Any]()
     for name in recipe["tasks"]:
         runs = of_task(found, name).get(WITH)
         if not runs:
@@ -43,11 +43,10 @@ def outcome(recipe: Mapping[str, Any], groups: Mapping[str, list[Job]]) -> Outco
     return Outcome(rows, columns, "\n\n".join(text), figures)
 
 
-BEFORE = (
-    "A small T5 trained from nothing on the task alone, where the paper fine-tunes T5-small: what it says of pretrained models "
-    "is neither confirmed nor refuted. Shares of all answers in percent, mean ± standard deviation over rounds; each answer is "
-    "of exactly one kind. Wrong and consistent: the pad ends with the label that was written. Malformed: anything but "
-    "`LABEL # NUMBER ... NUMBER` to the letter, an answer without an end included; such an answer is right in nothing."
+KINDS_SAID = (
+    "Shares of all answers in percent, mean ± standard deviation over rounds; each answer is of exactly one kind. Wrong and "
+    "consistent: the pad ends with the label that was written. Malformed: anything but `LABEL # NUMBER ... NUMBER` to the "
+    "letter, an answer without an end included; such an answer is right in nothing."
 )
 
 
