@@ -19,9 +19,9 @@ shows_part = True  # also of runs that are still in training
 
 WITH, WITHOUT = "with scratch-pad", "without scratch-pad"
 LINES = {
-    "T5 with scratch-pad, by the pad's last number": (WITH, "last"),
-    "T5 with scratch-pad, by the label": (WITH, "label"),
-    "T5 without scratch-pad": (WITHOUT, "label"),
+    "T5 pad, last number": (WITH, "last"),
+    "T5 pad, label": (WITH, "label"),
+    "T5 without pad": (WITHOUT, "label"),
 }
 """What the paper draws: which run, and what of its answers is looked at."""
 
@@ -104,8 +104,8 @@ def about(recipe: Mapping[str, Any]) -> str:
     if recipe["runs"][WITH].get("hide_label"):
         said += (
             " With a scratch-pad, the decoder is shown another example's label in training, which the paper does not do: shown "
-            "the true one, a T5 from nothing copies it to the end of the pad instead of looking the number up. So pads here owe "
-            "nothing to the labels before them."
+            "the true one, a T5 from nothing copies it to the end of the pad instead of looking the number up. So pads here "
+            "owe nothing to the labels before them."
         )
     return said
 

@@ -17,6 +17,8 @@ shows_part = True  # also of runs that are still in training
 ERRORS = KINDS[1:]
 LABEL, PAD = ERRORS[:2]
 BOTH = ERRORS[2:4]
+NAMES = dict(zip(ERRORS, ("label wrong", "pad inexact", "both, consistent", "both, inconsistent", MALFORMED), strict=True))
+"""Short enough for a legend."""
 
 
 def jobs(recipe: Mapping[str, Any], root: Path) -> dict[str, list[Job]]:
@@ -38,7 +40,7 @@ def outcome(recipe: Mapping[str, Any], groups: Mapping[str, list[Job]]) -> Outco
         rows += [row(name, runs, h) for h in hops]
         shares = {kind: [statistics.fmean(share(run, h, kind) for run in runs) for h in hops] for kind in ERRORS}
         text.append(reading(name, shares, task.train_hops))
-        figures[name] = stacked(shares, list(hops), task.train_hops)
+        figures[name] = stacked({NAMES[kind]: values for kind, values in shares.items()}, list(hops), task.train_hops)
     columns = {"task": "task", "hops": "hops", "rounds": "rounds"} | {kind: f"{kind}, %" for kind in KINDS}
     return Outcome(rows, columns, "\n\n".join(text), figures)
 
