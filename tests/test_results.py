@@ -48,6 +48,15 @@ def test_the_benches_in_the_readme_are_those_in_the_files():
     assert markdown(stream["latency"], LATENCY) in readme
 
 
+def test_the_tables_of_adaptive_decoding_are_those_in_the_file():
+    from ponderosa.cli.decode import BY_HOPS, COST
+
+    page, found = (ROOT / path for path in ("docs/text-to-text.md", "benchmarks/decoding.json"))
+    figures = json.loads(found.read_text())
+    assert markdown(figures["by_difficulty"], BY_HOPS) in page.read_text()
+    assert markdown(figures["cost"], COST) in page.read_text()
+
+
 def test_the_sentences_in_the_readme_say_what_is_in_the_files():
     readme = (ROOT / "README.md").read_text()
     engine, stream, race = (

@@ -20,13 +20,13 @@ spoilt (right at full depth, wrong with exits), with probability 1 - delta. For 
 training, nothing is promised; the table shows what happens there.
 """
 BY_HOPS = {
-    "difficulty": "hops", "full": "accuracy, full depth", "exits": "with exits", "same": "same text", "spoilt": "spoilt",
+    "difficulty": "hops", "full": "accuracy, full depth", "exits": "accuracy, exits", "same": "same text", "spoilt": "spoilt",
     "depth": "mean layers per token",
 }  # fmt: skip
 COST = {
-    "batch": "batch", "full_decoder_operations": "decoder operations, full", "decoder_operations": "with exits",
-    "full_operations": "all operations, full", "operations": "with exits", "bound": "by operations", "full_ms": "ms, full",
-    "ms": "with exits", "speedup": "speed-up", "transformers_ms": "transformers, ms",
+    "batch": "batch", "full_decoder_operations": "decoder's operations, full", "decoder_operations": "exits",
+    "full_operations": "all operations, full", "operations": "exits", "bound": "possible", "full_ms": "ms, full",
+    "ms": "ms, exits", "speedup": "speed-up", "transformers_ms": "ms, transformers",
 }  # fmt: skip
 
 

@@ -19,9 +19,9 @@ shows_part = True  # also of runs that are still in training
 
 WITH, WITHOUT = "with scratch-pad", "without scratch-pad"
 LINES = {
-    "T5 with scratch-pad, by the pad's last number": (WITH, "last"),
-    "T5 with scratch-pad, by the label": (WITH, "label"),
-    "T5 without scratch-pad": (WITHOUT, "label"),
+    "T5 pad, last number": (WITH, "last"),
+    "T5 pad, label": (WITH, "label"),
+    "T5 without pad": (WITHOUT, "label"),
 }
 """What the paper draws: which run, and what of its answers is looked at."""
 
@@ -70,7 +70,7 @@ def outcome(recipe: Mapping[str, Any], groups: Mapping[str, list[Job]]) -> Outco
 
     found = {name: results(group) for name, group in groups.items()}
     rows: list[dict[str, Any]] = []
-    text, figures = [BEFORE], dict[str, Any]()
+    text, figures = [SPENT, about(recipe)], dict[str, Any]()
     for name in recipe["tasks"]:
         task, seen = numbers(recipe, name), of_task(found, name)
         if not (seen.get(WITH) or seen.get(WITHOUT)):
@@ -92,11 +92,28 @@ def outcome(recipe: Mapping[str, Any], groups: Mapping[str, list[Job]]) -> Outco
     return Outcome(rows, columns, "\n\n".join(text), figures)
 
 
-BEFORE = (
+def about(recipe: Mapping[str, Any]) -> str:
+    """What was trained, and what that can say about the paper."""
+    if model := recipe["common"].get("model"):
+        said = f"The paper fine-tunes T5-small, ours is {model}."
+    else:
+        said = (
+            "The paper fine-tunes T5-small, pretrained; ours is a small T5 trained from nothing on the task alone, so nothing "
+            "here confirms or refutes what the paper says of pretrained models."
+        )
+    if recipe["runs"][WITH].get("hide_label"):
+        said += (
+            " With a scratch-pad, the decoder is shown another example's label in training, which the paper does not do: shown "
+            "the true one, a T5 from nothing copies it to the end of the pad instead of looking the number up. So pads here "
+            "owe nothing to the labels before them."
+        )
+    return said
+
+
+SPENT = (
     "Accuracy on the test, mean ± standard error over rounds of training, as in the paper (in the findings below: ± standard "
-    "deviation). The paper fine-tunes T5-small, pretrained; ours is a small T5 trained from nothing on the task alone, so "
-    "nothing here confirms or refutes what the paper says of pretrained models. What a T5 with a scratch-pad spends on an "
-    "example are the tokens that it writes, each through all layers of its decoder; a UT spends layers."
+    "deviation). What a T5 with a scratch-pad spends on an example are the tokens that it writes, each through all layers of "
+    "its decoder; a UT spends layers."
 )
 
 

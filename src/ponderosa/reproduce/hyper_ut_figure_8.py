@@ -17,6 +17,8 @@ shows_part = True  # also of runs that are still in training
 ERRORS = KINDS[1:]
 LABEL, PAD = ERRORS[:2]
 BOTH = ERRORS[2:4]
+NAMES = dict(zip(ERRORS, ("label wrong", "pad inexact", "both, consistent", "both, inconsistent", MALFORMED), strict=True))
+"""Short enough for a legend."""
 
 
 def jobs(recipe: Mapping[str, Any], root: Path) -> dict[str, list[Job]]:
@@ -28,7 +30,7 @@ def outcome(recipe: Mapping[str, Any], groups: Mapping[str, list[Job]]) -> Outco
 
     found = {name: results(group) for name, group in groups.items()}
     rows: list[dict[str, Any]] = []
-    text, figures = [BEFORE], dict[str, Any]()
+    text, figures = [KINDS_SAID, hyper_ut_figure_5.about(recipe)], dict[str, Any]()
     for name in recipe["tasks"]:
         runs = of_task(found, name).get(WITH)
         if not runs:
@@ -38,16 +40,15 @@ def outcome(recipe: Mapping[str, Any], groups: Mapping[str, list[Job]]) -> Outco
         rows += [row(name, runs, h) for h in hops]
         shares = {kind: [statistics.fmean(share(run, h, kind) for run in runs) for h in hops] for kind in ERRORS}
         text.append(reading(name, shares, task.train_hops))
-        figures[name] = stacked(shares, list(hops), task.train_hops)
+        figures[name] = stacked({NAMES[kind]: values for kind, values in shares.items()}, list(hops), task.train_hops)
     columns = {"task": "task", "hops": "hops", "rounds": "rounds"} | {kind: f"{kind}, %" for kind in KINDS}
     return Outcome(rows, columns, "\n\n".join(text), figures)
 
 
-BEFORE = (
-    "A small T5 trained from nothing on the task alone, where the paper fine-tunes T5-small: what it says of pretrained models "
-    "is neither confirmed nor refuted. Shares of all answers in percent, mean ± standard deviation over rounds; each answer is "
-    "of exactly one kind. Wrong and consistent: the pad ends with the label that was written. Malformed: anything but "
-    "`LABEL # NUMBER ... NUMBER` to the letter, an answer without an end included; such an answer is right in nothing."
+KINDS_SAID = (
+    "Shares of all answers in percent, mean ± standard deviation over rounds; each answer is of exactly one kind. Wrong and "
+    "consistent: the pad ends with the label that was written. Malformed: anything but `LABEL # NUMBER ... NUMBER` to the "
+    "letter, an answer without an end included; such an answer is right in nothing."
 )
 
 
