@@ -12,6 +12,7 @@ from ponderosa.tasks.images.harder import Harder
 from ponderosa.training.experiment import load
 from ponderosa.training.jobs import Job
 
+shows_part = True
 WAYS: tuple[Harder, ...] = ("rotation", "noise")
 
 
@@ -24,6 +25,7 @@ def outcome(recipe: Mapping[str, Any], groups: Mapping[str, list[Job]]) -> Outco
     from ponderosa.measure import plots
 
     asked = {"examples": recipe["examples"]}
+    groups = {key: group for key, group in groups.items() if group}
     seen = {
         key: kept(job.folder / "harder.json", asked, partial(look, job, **asked)) for key, (job, *_) in groups.items()
     }  # fmt: skip
