@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -114,5 +113,5 @@ def _chosen(swept: Sweep, i: int, promise: str, kept: bool, bound: float | None)
     return Calibration(
         swept.knob, swept.values[i], promise, kept, swept.score.shape[1], float(swept.score[i].mean()),
         float(swept.score[0].mean()), float(swept.steps[i].mean()), float(swept.steps[0].mean()), swept.operations[i],
-        swept.operations[0], None if bound is None or math.isnan(bound) else bound,
+        swept.operations[0], bound,
     )  # fmt: skip

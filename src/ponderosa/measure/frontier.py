@@ -54,7 +54,8 @@ class Frontier:
 
     def run(self) -> dict[str, Any]:
         """As a run of a report: what the network does as it is, and the frontier."""
-        return {**self.own, "name": self.name, "max_steps": self.max_steps, "frontier": self.record()}
+        adaptive = len(self.points) > 1
+        return {**self.own, "name": self.name, "adaptive": adaptive, "max_steps": self.max_steps, "frontier": self.record()}
 
     def record(self) -> dict[str, Any]:
         """Plain values, for a file or a report."""

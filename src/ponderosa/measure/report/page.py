@@ -119,6 +119,7 @@ def _made(result: Mapping[str, Any], runs: Sequence[Run]) -> str:
     parts = [
         f"<pre><code>{escape(str(command))}</code></pre>" if command else "",
         html.definitions(result.get("environment") or {}, "environment"),
+        html.definitions({f"{run['name']} by": run["trained_by"] for run in runs if run.get("trained_by")}, "environment"),
         html.table(["Run", *shown.values()], rows, "Each run in detail") if shown else "",
     ]
     return "\n".join(part for part in parts if part)
