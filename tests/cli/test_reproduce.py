@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from jsonargparse import Namespace
 
 from ponderosa.cli import main, reproduce
 
@@ -40,6 +41,13 @@ def test_all_at_a_quick_size(monkeypatch, capsys):
     text = seen["faster-dat-table-3"][1]
     assert (text["common"]["encoder"], text["common"]["data_dir"], text["common"]["subset"]) == ("e", "d", 40)
     assert list(text["tasks"]) == ["trec"]
+
+
+def test_what_only_other_recipes_know_is_left_out():
+    parser_options = {"recipe": None, "folder": None, "encoder": "e", "data_dir": "d", "subset": 40}
+    for name, known in (("hyper-ut-paper-size", False), ("pondernet-parity", False), ("faster-dat-table-2", True)):
+        kept = reproduce.fitting(Namespace(name=name, **parser_options))
+        assert (kept.encoder == "e") == (kept.data_dir == "d") == (kept.subset == 40) == known
 
 
 def test_all_at_full_size_is_the_recipes_own(monkeypatch):
