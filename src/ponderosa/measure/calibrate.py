@@ -91,7 +91,7 @@ def dropping(swept: Sweep, drop: float, delta: float) -> Calibration:
     examples, share = swept.score.shape[1], drop / 100
     losses = lost(swept.score, swept.score[0]).tolist()
     passed = safe(losses, examples, share, delta)
-    promise = f"at most {drop:g} points below full depth, with probability {1 - delta:g}"
+    promise = f"at most {drop:g} point{'' if drop == 1 else 's'} below full depth, with probability {1 - delta:g}"
     if examples < needed(share, delta):
         promise += f" (with {examples:,} examples; {needed(share, delta):,} at least are needed)"
     # of those that pass, the cheapest: deeper settings come first, but a knob need not be monotone
