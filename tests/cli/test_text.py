@@ -8,6 +8,7 @@ from unittest.mock import patch
 import pytest
 import yaml
 
+import ponderosa as po
 from ponderosa.cli import main
 from ponderosa.reproduce.recipe import read_recipe
 from tests.adapt.models import model, wordpiece
@@ -139,3 +140,23 @@ def test_figures_of_the_paper(made: Path, capsys: pytest.CaptureFixture[str]) ->
     with quick:
         rows = made_by("faster-dat-figure-3")["rows"]
     assert [each["layers"] for each in rows] == [2]
+
+
+@pytest.mark.parametrize(("depths", "knob"), [("mutual-information", "shift"), ("full", "max_steps")])
+def test_calibrated_models_carry_their_setting(depths: str, knob: str, made: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The run's own commands use it, and so does whoever loads the model alone; calibrating again starts from all layers."""
+    run = made / "run"
+    words = f"adapt mr --encoder {made}/encoder --data_dir {made} --depths {depths} --epochs 1 --batch_size 8 --folder {run}"
+    main([*words.split(), "--progress", "false"])
+    for _ in range(2):
+        main(f"calibrate {run} --drop 60 --delta 0.4 --progress false".split())
+        found = json.loads((run / "calibration.json").read_text())
+        assert (found["knob"], found["full_steps"]) == (knob, 4)
+    net = po.adapt.load(run / "model").net
+    assert getattr(net if knob == "max_steps" else net.halting, knob) == found["value"]
+    main(f"evaluate {run} --examples 10".split())
+    assert "calibrated" in capsys.readouterr().out
+    main(f"report {run} --settings 3 --progress false --out {made}/report.html".split())
+    text = (made / "report.html").read_text()
+    assert "calibrated to at most 60 points below full depth" in text
+    assert "players" in text or "play" in text

@@ -36,14 +36,11 @@ def main(argv: list[str]) -> None:
     parser.add_argument("--json", type=str | None, default=None, help="write the figures to this file, too")
     options = parser.parse_args(argv)
     at_least_one(examples=options.examples, settings=options.settings)
-    parts: list[dict[str, Any]] = [
-        {
-            "task": runs[0].about,
-            "runs": [of_seeds(seeds, name, options.examples, options.settings, options.progress) for name, seeds in named],
-        }
-        for runs in by_task(map(open_run, options.runs))
-        if (named := groups(runs).items())
-    ]
+    parts: list[dict[str, Any]] = []
+    for runs in by_task(map(open_run, options.runs)):
+        named = groups(runs).items()
+        shown = [of_seeds(seeds, name, options.examples, options.settings, options.progress) for name, seeds in named]
+        parts.append({"task": runs[0].about, "runs": shown})
     found = {
         "title": "What adaptive depth saves", "command": command_line("report", argv), "environment": environment(),
         "parts": parts,

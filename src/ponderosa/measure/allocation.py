@@ -13,7 +13,7 @@ from ponderosa.halting.exits import log_probabilities
 from ponderosa.halting.knob import Knob
 from ponderosa.measure.batches import Data, read, right
 from ponderosa.measure.cost import evaluating, unhalted
-from ponderosa.measure.evaluate import Evaluation, mean_of_tokens
+from ponderosa.measure.evaluate import Evaluation, adapts, mean_of_tokens
 from ponderosa.measure.frame import Frame
 from ponderosa.measure.player import player
 from ponderosa.measure.ranks import rank_correlation
@@ -130,15 +130,14 @@ def allocation(model: Any, data: Data, *, score: Score = right, progress: bool =
         stopped = unhalted(net, net.max_steps).eval() if net.halting.hard else net
         for batch in read(tqdm(data, desc="every step", unit="batch", disable=not progress), net):
             (output,), (taken,) = player(net, batch)(None, [None])
-            outputs, _ = player(stopped, batch)(Knob(stopped, "max_steps", net.max_steps, 1), limits)
+            outputs, _ = player(stopped, batch, progress)(Knob(stopped, "max_steps", net.max_steps, 1), limits)
             given.append(score(output, batch.y).cpu())
             each.append(torch.stack([score(one, batch.y) for one in outputs]).cpu())
             steps.append((taken if taken.ndim == 1 else mean_of_tokens(taken)).float().cpu())
             labels.append(batch.y.reshape(len(batch), -1)[:, 0].cpu())
             difficulty.append(batch.difficulty.cpu())
             confidence.append(log_probabilities(output).amax(-1).exp().reshape(len(batch), -1).mean(1).cpu())
-    adaptive = net.halting.adaptive and net.halting.unit != "batch"
-    seen = Evaluation(torch.cat(given), torch.cat(steps), torch.cat(difficulty), net.max_steps, adaptive)
+    seen = Evaluation(torch.cat(given), torch.cat(steps), torch.cat(difficulty), net.max_steps, adapts(net))
     return _allocation(seen, torch.cat(each, 1) > 0.5, torch.cat(labels), torch.cat(confidence))
 
 

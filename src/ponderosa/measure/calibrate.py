@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -92,7 +91,7 @@ def dropping(swept: Sweep, drop: float, delta: float) -> Calibration:
     examples, share = swept.score.shape[1], drop / 100
     losses = lost(swept.score, swept.score[0]).tolist()
     passed = safe(losses, examples, share, delta)
-    promise = f"at most {drop:g} points below full depth, with probability {1 - delta:g}"
+    promise = f"at most {drop:g} point{'' if drop == 1 else 's'} below full depth, with probability {1 - delta:g}"
     if examples < needed(share, delta):
         promise += f" (with {examples:,} examples; {needed(share, delta):,} at least are needed)"
     # of those that pass, the cheapest: deeper settings come first, but a knob need not be monotone
@@ -114,5 +113,5 @@ def _chosen(swept: Sweep, i: int, promise: str, kept: bool, bound: float | None)
     return Calibration(
         swept.knob, swept.values[i], promise, kept, swept.score.shape[1], float(swept.score[i].mean()),
         float(swept.score[0].mean()), float(swept.steps[i].mean()), float(swept.steps[0].mean()), swept.operations[i],
-        swept.operations[0], None if bound is None or math.isnan(bound) else bound,
+        swept.operations[0], bound,
     )  # fmt: skip

@@ -86,7 +86,6 @@ def evaluate(
     if depth is not None and ranks > 1:
         raise ValueError("depths are planned for all examples: evaluate them on one device")
     like = first_parameter(net)
-    adaptive = net.halting.adaptive and net.halting.unit != "batch"  # a batch-level decision is one for all
     scores, steps, difficulties = [], [], []
     training = net.training
     net.eval()
@@ -101,7 +100,14 @@ def evaluate(
             difficulties.append(batch.difficulty)
     finally:
         net.train(training)
-    return Evaluation(torch.cat(scores).cpu(), torch.cat(steps).cpu(), torch.cat(difficulties).cpu(), net.max_steps, adaptive)
+    return Evaluation(
+        torch.cat(scores).cpu(), torch.cat(steps).cpu(), torch.cat(difficulties).cpu(), net.max_steps, adapts(net)
+    )
+
+
+def adapts(net: Ponder) -> bool:
+    """Whether examples may take different numbers of steps; a batch-level decision is one for all."""
+    return net.halting.adaptive and net.halting.unit != "batch"
 
 
 def example_steps(solution: Solution) -> Tensor:

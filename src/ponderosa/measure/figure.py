@@ -84,8 +84,8 @@ def baseline(runs: Sequence[Run]) -> Run | None:
 
 
 def is_fixed(run: Run) -> bool:
-    """Whether its name says that its depth is fixed: "Fixed", or "Fixed 10"."""
-    return plain(run.get("name")).casefold().split()[:1] == ["fixed"]
+    """Whether its depth is fixed: it says so, or its name does ("Fixed", "Fixed 10")."""
+    return not run["adaptive"] if "adaptive" in run else plain(run.get("name")).casefold().split()[:1] == ["fixed"]
 
 
 def short(label: str, limit: int = 20) -> str:

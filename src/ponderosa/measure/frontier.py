@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 COLUMNS = {
-    "value": "", "accuracy": "accuracy", "low": "at least", "high": "at most", "mean_steps": "mean steps",
+    "setting": "", "accuracy": "accuracy", "low": "at least", "high": "at most", "mean_steps": "mean steps",
     "operations": "operations", "saved": "saved", "microseconds": "us/example",
 }  # fmt: skip
 TIMED = 256
@@ -54,7 +54,8 @@ class Frontier:
 
     def run(self) -> dict[str, Any]:
         """As a run of a report: what the network does as it is, and the frontier."""
-        return {**self.own, "name": self.name, "max_steps": self.max_steps, "frontier": self.record()}
+        adaptive = len(self.points) > 1
+        return {**self.own, "name": self.name, "adaptive": adaptive, "max_steps": self.max_steps, "frontier": self.record()}
 
     def record(self) -> dict[str, Any]:
         """Plain values, for a file or a report."""
@@ -117,13 +118,14 @@ def joined(sweeps: Sequence[Sweep], name: str, times: Sequence[Sequence[float]] 
     for i, value in enumerate([*first.values, None]):
         done = sum([*s.operations, s.own_operations][i] for s in sweeps) / len(sweeps)
         rows.append({
-            "value": value, "accuracy": float(score[:, i].mean()), "low": float(low[i]), "high": float(high[i]),
-            "mean_steps": float(steps[:, i].mean()), "operations": done, "saved": 1 - done / full,
+            "value": value, "setting": None if value is None else f"{value:.6g}", "accuracy": float(score[:, i].mean()),
+            "low": float(low[i]), "high": float(high[i]), "mean_steps": float(steps[:, i].mean()),
+            "operations": done, "saved": 1 - done / full,
             "microseconds": None if times is None else sum(t[i] for t in times) / len(times),
         })  # fmt: skip
     *points, own = rows
     return Frontier(
-        name, first.knob, Frame(points, COLUMNS | {"value": first.knob}), own,
+        name, first.knob, Frame(points, COLUMNS | {"setting": first.knob}), own,
         area([(1 - row["saved"], row["accuracy"]) for row in rows]), full, score.shape[-1], len(sweeps), first.own.max_steps,
     )  # fmt: skip
 

@@ -55,8 +55,8 @@ def safe(losses: Iterable[int], examples: int, drop: float, delta: float) -> int
     (fixed-sequence testing), so the probability that any is passed by mistake is at most delta.
     """
     passed = 0
-    for lost in losses:
-        if binomial_cdf(lost, examples, drop) > delta:
+    for count in losses:
+        if binomial_cdf(count, examples, drop) > delta:
             break
         passed += 1
     return passed

@@ -17,9 +17,12 @@ Player = Callable[[Knob | None, Sequence[Any]], tuple[Tensor, Tensor]]
 `[settings, batch, token]`; without a knob the network as it is, one setting."""
 
 
-def player(net: Ponder, batch: Batch) -> Player:
-    """Plays a batch; a network whose examples halt on their own takes each step only once, whatever is asked then."""
-    return _replayed(net, batch) if net.halting.unit == "example" else _again(net, batch)
+def player(net: Ponder, batch: Batch, progress: bool = False) -> Player:
+    """Plays a batch; a network whose examples halt on their own takes each step only once, whatever is asked then.
+
+    Others are run again for every setting, with a progress bar if asked for.
+    """
+    return _replayed(net, batch) if net.halting.unit == "example" else _again(net, batch, progress)
 
 
 def _replayed(net: Ponder, batch: Batch) -> Player:
@@ -44,10 +47,12 @@ def _replayed(net: Ponder, batch: Batch) -> Player:
     return play
 
 
-def _again(net: Ponder, batch: Batch) -> Player:
+def _again(net: Ponder, batch: Batch, progress: bool) -> Player:
+    from tqdm import tqdm
+
     def play(knob: Knob | None, values: Sequence[Any]) -> tuple[Tensor, Tensor]:
         outputs, steps = [], []
-        for value in values:
+        for value in tqdm(values, unit="setting", leave=False, disable=not progress or knob is None):
             with nullcontext() if knob is None else knob.turned(value):
                 solution = net(batch.x, mask=batch.mask, key=batch.key)
             outputs.append(solution.output)

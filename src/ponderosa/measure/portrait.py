@@ -34,8 +34,8 @@ def portrait(
         sizes, shown = by_batch_size(net, seen[0]), extremes(net, seen[0], spent.seen.steps, score, task)
     own = front.own
     return {
-        **spent.seen.summary(), "name": name, "accuracy": own["accuracy"], "mean_steps": own["mean_steps"],
-        "operations": own["operations"], "full_operations": front.full_operations,
+        **spent.seen.summary(), "name": name, "adaptive": net.halting.adaptive, "accuracy": own["accuracy"],
+        "mean_steps": own["mean_steps"], "operations": own["operations"], "full_operations": front.full_operations,
         "microseconds": own["microseconds"], "full_microseconds": sizes[-1]["full_microseconds"],
         "seeds": len(nets), "parameters": sum(p.numel() for p in net.parameters()), "frontier": front.record(),
         "allocation": spent.summary() | {"by_class": list(spent.by_class(names)), "by_depth": list(spent.by_depth())},

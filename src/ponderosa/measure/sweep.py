@@ -12,11 +12,10 @@ from torch import Tensor
 from ponderosa.halting.knob import Knob
 from ponderosa.measure.batches import Data, read, right
 from ponderosa.measure.cost import evaluating
-from ponderosa.measure.evaluate import Evaluation, mean_of_tokens
+from ponderosa.measure.evaluate import Evaluation, adapts, mean_of_tokens
 from ponderosa.measure.meter import Meter
-from ponderosa.measure.player import player
+from ponderosa.measure.player import Player, player
 from ponderosa.ponder import Ponder
-from ponderosa.tasks.base import Batch
 
 Score = Callable[[Tensor, Tensor], Tensor]
 """How good each answer is, from 0 to 1 `[batch]`, from the answers and the targets."""
@@ -81,12 +80,14 @@ def sweep(
         score: how good an answer is; by default 1 for the right class.
         progress: whether to show a progress bar.
     """
+    from tqdm import tqdm
+
     net, turned = network(model), knob_of(model, knob)
     values = turned.values(settings) if isinstance(settings, int) else list(settings)
     meter, scores, steps, difficulty = Meter(net), [], [], []
     with evaluating(net):
-        for batch in read(_shown(data, progress, len(values)), net):
-            outputs, taken = _play(net, batch, turned, values)
+        for batch in read(tqdm(data, desc=f"{len(values)} settings", unit="batch", disable=not progress), net):
+            outputs, taken = _play(player(net, batch, progress), turned, values)
             meter.add(batch, taken)
             targets = batch.y.expand(len(outputs), *batch.y.shape)
             scores.append(score(outputs.flatten(0, 1), targets.flatten(0, 1)).unflatten(0, outputs.shape[:2]).cpu())
@@ -96,21 +97,13 @@ def sweep(
         full = meter.full()
     *good, own_good = torch.cat(scores, 1)
     *depth, own_depth = torch.cat(steps, 1)
-    adaptive = net.halting.adaptive and net.halting.unit != "batch"
-    seen = Evaluation(own_good, own_depth, torch.cat(difficulty), net.max_steps, adaptive)
+    seen = Evaluation(own_good, own_depth, torch.cat(difficulty), net.max_steps, adapts(net))
     return Sweep(turned.name, values, torch.stack(good), torch.stack(depth), operations, full, seen, own)
 
 
-def _play(net: Ponder, batch: Batch, knob: Knob, values: list[float]) -> tuple[Tensor, Tensor]:
+def _play(play: Player, knob: Knob, values: list[float]) -> tuple[Tensor, Tensor]:
     """The answers and steps of a batch at every setting, and last with the knob untouched."""
-    play = player(net, batch)
     if knob.setting is not None:
         return play(knob, [*values, knob.setting])
     swept, own = play(knob, values), play(None, [None])
     return torch.cat([swept[0], own[0]]), torch.cat([swept[1], own[1]])
-
-
-def _shown(data: Data, progress: bool, settings: int) -> Data:
-    from tqdm import tqdm
-
-    return tqdm(data, desc=f"{settings} settings", unit="batch", disable=not progress)

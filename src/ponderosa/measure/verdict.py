@@ -62,7 +62,7 @@ def _answers(run: Run, base: Run | None) -> str:
 
 def _compared(run: Run, base: Run) -> str:
     difference = _accuracy(run) - _accuracy(base)
-    if percent(run.get("accuracy")) == percent(base.get("accuracy")):
+    if percent(run.get("accuracy")) == percent(base.get("accuracy")) or 0 <= difference <= TIE:
         return "as accurately as"
     if difference > 0:
         return "more accurately than"

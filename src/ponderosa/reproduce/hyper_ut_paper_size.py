@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 
+from ponderosa.reproduce import hyper_ut
 from ponderosa.reproduce.recipe import Outcome
 from ponderosa.training.experiment import build, experiment_parser
 from ponderosa.training.jobs import Job
@@ -19,7 +20,8 @@ COLUMNS = {
 
 
 def jobs(recipe: Mapping[str, Any], root: Path) -> dict[str, list[Job]]:
-    """Nothing is trained."""
+    """Nothing is trained; options that no model knows are an error before any is built."""
+    hyper_ut.jobs(recipe, root)
     return {}
 
 

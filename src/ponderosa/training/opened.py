@@ -56,7 +56,7 @@ def open_run(folder: Path | str, *, calibrated: bool = True, max_steps: int | No
 
 
 def groups(runs: Iterable[Opened]) -> dict[str, list[Opened]]:
-    """The seeds of each network together, by a name for each: the mechanism's, or the folder's where that is no name."""
+    """The seeds of each network together, by a name for each: the mechanism's, or the folder's where that says too little."""
     found = _together(runs, lambda run: {key: value for key, value in run.config.items() if key not in ("seed", "progress")})
     return dict(zip(_names(found), found, strict=True))
 
@@ -79,16 +79,18 @@ def _together(runs: Iterable[Opened], of: Callable[[Opened], Any]) -> list[list[
 
 
 def _names(found: Sequence[Sequence[Opened]]) -> list[str]:
-    short = [_name(group[0]) for group in found]
-    return [name if short.count(name) == 1 else _folder(group) for name, group in zip(short, found, strict=True)]
+    """Of each, the first of its names that no other has."""
+    options = [[_mechanism(group[0]), _folder(group[0]), str(group[0].folder.path)] for group in found]
+    taken = [name for names in options for name in set(names)]
+    return [next((name for name in names if taken.count(name) == 1), names[-1]) for names in options]
 
 
-def _name(run: Opened) -> str:
-    """The mechanism; a network of fixed depth is known by its depth."""
+def _mechanism(run: Opened) -> str:
+    """A network of fixed depth is known by its depth."""
     kind = type(run.net.halting).__name__
     return kind if run.net.halting.adaptive else f"{kind} {run.net.max_steps}"
 
 
-def _folder(group: Sequence[Opened]) -> str:
-    path = group[0].folder.path.resolve()
+def _folder(run: Opened) -> str:
+    path = run.folder.path.resolve()
     return path.parent.name if path.name.startswith("seed-") else path.name

@@ -29,7 +29,7 @@ def measure(experiment: Trained, *, examples: int = 10_000, batch_size: int = 10
     """Accuracy, steps, operations and time on the test set, as the network halts and at full depth."""
     net, task = experiment.net, experiment.task
     seen = evaluate(net, task, examples=examples, batch_size=batch_size)
-    batch = task.batch("test", 0, TIMED)
+    batch = task.batch("test", 0, min(TIMED, task.at_once))
     ((halted, full),) = microseconds([net], batch)
     return {
         **seen.summary(), "asked_examples": examples,

@@ -62,19 +62,17 @@ def render(result: Mapping[str, Any]) -> str:
     return Template(_resource("page.html")).substitute(
         css=_resource("page.css"),
         title=escape(plain(result.get("title") or "Adaptive depth: a comparison")),
-        parts="\n".join(_part(part, number, len(parts) > 1) for number, part in enumerate(parts)),
+        parts="\n".join(_part(part, number) for number, part in enumerate(parts)),
         mechanisms=_mechanisms(runs),
         made=_made(result, runs),
     )
 
 
-def _part(part: Mapping[str, Any], number: int, several: bool) -> str:
+def _part(part: Mapping[str, Any], number: int) -> str:
     """All about the runs on one task."""
     runs: list[Run] = list(part.get("runs") or [])
-    task = escape(_options(part.get("task")))
-    head = f"<h2>{task}</h2>" if several else f'<p class="kicker">{task}</p>' if task else ""
     found = [
-        head,
+        f"<h2>{escape(_options(part.get('task')))}</h2>",
         f'<p class="verdict">{escape(plain(part.get("verdict") or verdict(runs)))}</p>',
         *(_warning(run, reason) for run in runs if (reason := collapse(run) or unfair(run))),
         *(_note(run) for run in runs if run.get("note")),
@@ -92,7 +90,7 @@ def _resource(name: str) -> str:
 
 def _options(task: Mapping[str, object] | None) -> str:
     if not task:
-        return ""
+        return "The networks"
     options = dict(task)
     name = plain(options.pop("name", None))
     return " · ".join([name, *(f"{key.replace('_', ' ')}{NBSP}{plain(value)}" for key, value in options.items())])
@@ -119,6 +117,7 @@ def _made(result: Mapping[str, Any], runs: Sequence[Run]) -> str:
     parts = [
         f"<pre><code>{escape(str(command))}</code></pre>" if command else "",
         html.definitions(result.get("environment") or {}, "environment"),
+        html.definitions({f"{run['name']} by": run["trained_by"] for run in runs if run.get("trained_by")}, "environment"),
         html.table(["Run", *shown.values()], rows, "Each run in detail") if shown else "",
     ]
     return "\n".join(part for part in parts if part)
