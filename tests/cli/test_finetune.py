@@ -65,6 +65,12 @@ def test_a_small_t5_then_the_same_by_its_folder(tmp_path: Path, capsys: pytest.C
     assert "1.000" in capsys.readouterr().out  # every token leaves after the first layer
 
 
+def test_texts_are_not_for_networks_that_classify(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["train", "cpvrtext", "--task.length", "12"])
+    assert "`ponderosa finetune` trains encoder-decoders" in capsys.readouterr().err
+
+
 def test_a_run_that_was_interrupted_ends_as_if_it_was_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from ponderosa.training import loop
 

@@ -32,6 +32,8 @@ def test_the_reading_of_figure_5() -> None:
     lines = {last: (pads, "last"), label: (pads, "label"), alone: (plain, "label")}
     text = reading("plain", lines, GUESS, range(1, 5), range(5, 10))
     assert f"{label} is beyond chance (against the best guess): does not hold (0.21 ± 0.01 against 0.40" in text
+    assert f"{last} on 1 to 4 hops: 0.91 ± 0.01.\n" in text
+    assert f"{label} on 1 to 4 hops: 0.21 ± 0.01: it did not learn these" in text
     assert f"{alone} is beyond chance (against the best guess): holds" in text
     assert f"{last} falls with hops (5 against 9): holds (0.91 ± 0.01 against 0.86 ± 0.01)" in text
     assert "a scratch-pad helps, by its last number (against none): holds" in text

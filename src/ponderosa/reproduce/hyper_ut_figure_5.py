@@ -24,6 +24,8 @@ LINES = {
     "T5 without pad": (WITHOUT, "label"),
 }
 """What the paper draws: which run, and what of its answers is looked at."""
+LEARNED = 0.9
+"""The accuracy on the hops of training below which there is nothing to generalise."""
 
 
 def jobs(recipe: Mapping[str, Any], root: Path) -> dict[str, list[Job]]:
@@ -158,8 +160,15 @@ def reading(task: str, lines: Mapping[str, tuple[Runs, str]], guess: Mapping[str
 
 
 def learned(lines: Mapping[str, tuple[Runs, str]], near: range) -> list[str]:
-    """How far each got on what it was trained on: what did not learn that has nothing to generalise."""
-    return [
-        f"{line} on {near[0]} to {near[-1]} hops: {written(over_seeds(average(run, near, key) for run in runs))}."
-        for line, (runs, key) in lines.items()
-    ]
+    """How far each got on what it was trained on, and which of them have nothing to generalise from."""
+    said = []
+    for line, (runs, key) in lines.items():
+        spread = over_seeds(average(run, near, key) for run in runs)
+        missed = spread is not None and spread.mean < LEARNED
+        why = (
+            ": it did not learn these, so what it does beyond them is guessing, and guessing gets easier with hops"
+            if missed
+            else ""
+        )
+        said.append(f"{line} on {near[0]} to {near[-1]} hops: {written(spread)}{why}.")
+    return said

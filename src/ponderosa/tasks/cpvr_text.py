@@ -61,6 +61,10 @@ class CPVRText(Task):
         self.kinds = KINDS if scratch_pad else KINDS_WITHOUT
         self._window = lru_cache(maxsize=1)(self._encode_window)
 
+    @property
+    def input_size(self) -> int:  # type: ignore[override]
+        raise ValueError("the answers of CPVRText are texts: `ponderosa finetune` trains encoder-decoders to write them")
+
     @cached_property
     def tokenizer(self) -> Any:
         if self.pretrained is None:
