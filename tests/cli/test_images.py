@@ -91,8 +91,8 @@ def test_pondernet_on_mnist_and_images_made_harder(tmp_path: Path, data: Path) -
     assert "No threshold reaches 0.985" in found["text"]
     halting = "{class_path: ponderosa.PonderNet, init_args: {lambda_p: 0.3, beta: 0.05}}"
     runs = f"runs: {{'lambda_p 0.3, beta 0.05': {{halting: {halting}}}}}"
-    found = reproduced(tmp_path, data, "image-difficulty", f"extends: pondernet-mnist\n{runs}{COMMON}")
-    levels = found["data"]["lambda_p 0.3, beta 0.05"]["noise"]["by_difficulty"]
+    found = reproduced(tmp_path, data, "image-difficulty", f"extends: image-difficulty\n{runs}{COMMON}")
+    levels = found["data"]["PonderNet"]["noise"]["by_difficulty"]
     assert [row["difficulty"] for row in levels] == [0, 20, 40, 60, 80]
     assert all(1 <= row["steps"] <= 3 for row in levels)
     assert "With rotation steps follow difficulty" in found["text"]

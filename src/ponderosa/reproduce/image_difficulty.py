@@ -25,7 +25,7 @@ def outcome(recipe: Mapping[str, Any], groups: Mapping[str, list[Job]]) -> Outco
     from ponderosa.measure import plots
 
     asked = {"examples": recipe["examples"]}
-    groups = {key: group for key, group in groups.items() if group}
+    groups = {recipe["names"].get(key, key): group for key, group in groups.items() if group}
     seen = {
         key: kept(job.folder / "harder.json", asked, partial(look, job, **asked)) for key, (job, *_) in groups.items()
     }  # fmt: skip
