@@ -64,7 +64,8 @@ class Adaptive(Base):
         else:
             head = MaxMeanClassifier(self.config.hidden_size, self.config.num_labels)
         step = kin.step(self, about["frozen_kv"])
-        limit = min(about.get("max_steps") or step.max_steps, step.max_steps)  # a model may be loaded with fewer layers
+        assert step.max_steps is not None
+        limit = min(about.get("max_steps", step.max_steps), step.max_steps)  # a model may be loaded with fewer layers
         net = Ponder(step, halting, head=head, max_steps=limit, encoder=Embeddings(self))
         for new in (net.halting, net.head):
             if new is not None:

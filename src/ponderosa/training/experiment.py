@@ -69,7 +69,7 @@ def experiment_parser(halting: bool = True, **options: Any) -> ArgumentParser:
 def build(config: Namespace, parser: ArgumentParser) -> Experiment:
     """The objects that a parsed configuration describes, with the initial weights of its seed."""
     torch.manual_seed(config.seed)
-    made = parser.instantiate_classes(config)
+    made = parser.instantiate(config)
     settings = Settings(**{f.name: made[f.name] for f in fields(Settings)})
     if made.step.size is None:
         raise ValueError(f"{type(made.step).__name__} does not say how large its state is: give it an attribute `size`")
