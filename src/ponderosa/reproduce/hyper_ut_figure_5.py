@@ -106,8 +106,8 @@ def about(recipe: Mapping[str, Any]) -> str:
     if recipe["runs"][WITH].get("hide_label"):
         said += (
             " With a scratch-pad, the decoder is shown another example's label in training, which the paper does not do: shown "
-            "the true one, a T5 from nothing copies it to the end of the pad instead of looking the number up. So pads here "
-            "owe nothing to the labels before them."
+            "the true one, a T5 from nothing seems to copy it to the end of the pad instead of looking the number up. So pads "
+            "here owe nothing to the labels before them, and an exact pad behind a wrong label is made likelier by it."
         )
     return said
 
