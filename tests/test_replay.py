@@ -49,8 +49,9 @@ def check(batch: Batch, solution: po.Solution, output: Tensor, steps: Tensor) ->
 @pytest.mark.parametrize("name", zoo.HALTINGS)
 def test_a_knob_goes_from_deep_to_shallow(name: str) -> None:
     """The deepest setting takes the most steps of all, the shallowest the fewest; turning it for a while leaves no trace."""
-    pair = Pair(name, "example", "gru")
-    net, batch = pair.net(3, zoo.FLAT).eval(), zoo.batch(3, 50, None)
+    tokens = "example" not in zoo.HALTINGS[name][0]
+    pair = Pair(name, "token" if tokens else "example", "gru")
+    net, batch = pair.net(3, zoo.TOKENS if tokens else zoo.FLAT).eval(), zoo.batch(3, 50, 4 if tokens else None)
     knob = net.halting.knob(LIMIT) or Knob(net, "max_steps", LIMIT, 1)
     before, found = batch.run(net).steps, []
     for setting in knob.values(9):

@@ -6,6 +6,7 @@ from torch import Tensor
 
 from ponderosa.halting.base import Criterion, Halting, Memory, Units, Verdict
 from ponderosa.halting.exits import Exit
+from ponderosa.halting.knob import Knob
 from ponderosa.solution import Solution
 
 
@@ -15,7 +16,7 @@ class SentenceExit(Halting):
     Training runs without the exit: tokens halt, and the heads of all layers learn to answer. So the exit's threshold can be
     chosen afterwards (`ponderosa.measure.threshold`).
 
-    >>> import ponderosa as po
+    >>> import torch, ponderosa as po
     >>> net = po.Ponder(
     ...     po.TransformerStep(8, 2, layers=4), po.SentenceExit(po.PlannedDepth(3, unit="token"), po.ConfidenceExit()),
     ...     head=po.ReadOut(8, 2, place="mean"),
@@ -60,6 +61,9 @@ class SentenceExit(Halting):
                 f"the head answers {list(content.shape)}, but there are {len(done)} sentences: it must give one answer for each"
             )
         return None, done | content[:, None], {"tokens": tokens, "exit": judged}
+
+    def knob(self, limit: int) -> Knob | None:
+        return self.exit.knob(limit)
 
     def loss(self, solution: Solution, target: Tensor, criterion: Criterion) -> Tensor:
         return self.exit.loss(solution, target, criterion)
