@@ -40,6 +40,8 @@ class AdaptiveWriter:
     def __init__(self, model: Any, threshold: float = 1.0, *, longest: int = 32):
         if not threshold > 0:
             raise ValueError(f"threshold={threshold}: a probability above 0 is needed; 1 decodes at full depth")
+        if longest < 1:
+            raise ValueError(f"longest={longest}: an answer has at least one token")
         self.model, self.longest = model.eval(), longest
         self.head, self.layers = TokenHead(model), DecoderLayers(model.decoder)
         # a probability may round to 1: full depth is no threshold's matter
@@ -48,8 +50,10 @@ class AdaptiveWriter:
     @torch.no_grad()
     def write(self, x: Tensor, mask: Tensor | None = None) -> Draft:
         """Answer questions `[batch, token]`; True in the mask for what is not padding."""
+        if not len(x):
+            raise ValueError("there are no questions in this batch: skip it")
         encoded = self.model.encoder(input_ids=x, attention_mask=None if mask is None else mask.long()).last_hidden_state
-        self.layers.read_source(encoded, mask, self.longest)
+        self.layers.read_source(encoded, None if mask is None else mask.bool(), self.longest)
         config, embedding = self.model.config, self.model.decoder.embed_tokens
         ids = x.new_full((len(x), self.longest), config.pad_token_id)
         depths = torch.zeros_like(ids)

@@ -16,7 +16,8 @@ keys and values of the layers above. At threshold 1 every token takes every laye
 Train with `ponderosa finetune --exits true`: layers that never learned to answer are seldom sure.
 
 Without --threshold it is calibrated: on fresh examples of the kind seen in training, at most --risk of all answers are
-spoilt (right at full depth, wrong with exits), with probability 1 - delta. For other examples, as more hops than in
+spoilt (right at full depth, wrong with exits), with probability 1 - delta. An answer is right by its last number, the end of
+a scratch-pad; nothing is promised of the label in front of it. For other examples, as more hops than in
 training, nothing is promised; the table shows what happens there.
 """
 BY_HOPS = {

@@ -39,7 +39,8 @@ def main(argv: list[str]) -> None:
     parser.add_argument("--json", type=str | None, default=None, help="write the result to this file, too")
     argv = ["--task", *argv] if argv and not argv[0].startswith("-") else argv
     options = parser.parse_args(argv)
-    at_least_one(examples=options.examples)
+    counts = ("examples", "train_examples", "width", "heads", "encoder_layers", "decoder_layers")
+    at_least_one(**{name: options[name] for name in counts})
     run = TextToTextRun(**{f.name: options[f.name] for f in fields(TextToTextRun)})
     settings = Settings(**{f.name: options[f.name] for f in fields(Settings)})
     folder = RunFolder(options.folder or f"runs/{run.task}-{'with-pad' if run.scratch_pad else 'without'}")

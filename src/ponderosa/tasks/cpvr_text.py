@@ -41,7 +41,8 @@ class CPVRText(Task):
         scratch_pad: whether answers show the way.
         train_hops: the most hops in training and validation.
         test_hops: the most hops in the test.
-        train_examples: in the training set, whose batches then come again; None for ever new ones.
+        train_examples: in the training set, whose batches then come again, in whole windows of 16 batches; None for ever new
+            ones.
         tokenizer: the folder or name of a pretrained one; one made for the task, a token for every number, if not given.
 
     >>> task = CPVRText(length=12)
@@ -82,7 +83,9 @@ class CPVRText(Task):
     def longest(self) -> int:
         """Tokens that an answer may take before it counts as endless: enough for twice the hops of the test."""
         stops = 2 * self.numbers.test_hops if self.scratch_pad else 1
-        return len(self._ids([" ".join([str(self.numbers.largest)] * stops + ["#"])])[0])
+        numbers = [str(number) for number in range(self.numbers.largest + 1)]
+        widest = max(zip(map(len, self._ids(numbers)), numbers, strict=True))[1]  # a large number may be one token, others not
+        return len(self._ids([" ".join([widest] * stops + ["#"])])[0])
 
     def texts(self, split: Split, index: int, size: int, seed: int = 0) -> Texts:
         """Batch number `index` of `size` examples as strings."""
@@ -136,6 +139,11 @@ class CPVRText(Task):
     def judge(self, ids: Tensor, target: Tensor) -> list[Verdict]:
         """What the answers are that were written as tokens `[batch, token]`."""
         return [judge(text, self.truth(true)) for text, true in zip(self.written(ids), self.written(target), strict=True)]
+
+    def check_tokenizer(self) -> None:
+        """Refuse a tokenizer that loses something of an answer, before any work is done."""
+        for ids in self._ids(self.texts("test", 0, 8).answers):
+            self.truth(self.written(torch.tensor([ids]))[0])
 
     def truth(self, text: str) -> Answer:
         answer = parse(text, self.scratch_pad)

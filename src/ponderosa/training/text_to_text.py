@@ -57,11 +57,12 @@ class TextToTextRun:
 
 def fine_tune(run: TextToTextRun, settings: Settings, folder: RunFolder, *, examples: int = 5_000) -> dict[str, Any]:
     """Train, judge what it writes on the test set, and save the model with its tokenizer into the run's folder."""
-    claim(folder, plain_text(run, settings))
     task = build_task(run)
+    task.check_tokenizer()
     torch.manual_seed(settings.seed)
     model = pretrained(run.model) if run.model else small(run, task)
     learner = SequenceObjective(model, task, run.exits, run.hide_label)
+    claim(folder, plain_text(run, settings))  # only now: a command that was refused leaves no folder behind
     progress = train(learner, settings, folder)
     load_checkpoint(folder.weights, model)
     model.eval().save_pretrained(folder.path / "model")
