@@ -128,3 +128,9 @@ def test_figures_5_and_8(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     rows = json.loads((tmp_path / "figure" / "hyper-ut-figure-5.json").read_text())["rows"]
     assert [row["model"] for row in rows][-1] == "guessing"
     assert "±" in rows[0]["1"]
+
+
+def test_a_refused_command_leaves_its_folder_free(tmp_path: Path) -> None:
+    with pytest.raises(SystemExit):
+        main(f"finetune plain --length 8 --folder {tmp_path}/run".split())  # nine hops do not fit in
+    assert not (tmp_path / "run" / "config.yaml").exists()

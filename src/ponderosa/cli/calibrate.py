@@ -7,7 +7,7 @@ from ponderosa.measure.batches import batches
 from ponderosa.measure.calibrate import calibrate
 from ponderosa.measure.environment import environment
 from ponderosa.training.experiment import Help
-from ponderosa.training.opened import open_run
+from ponderosa.training.opened import Opened, open_run
 from ponderosa.training.run import write_json
 
 ABOUT = """Set the knob of a trained run's halting on held-out data (the validation set), without training again.
@@ -15,8 +15,9 @@ ABOUT = """Set the knob of a trained run's halting on held-out data (the validat
   ponderosa calibrate runs/parity-exit --drop 1.0 --delta 0.05     at most 1 point below full depth, with probability 0.95
   ponderosa calibrate runs/parity-exit --operations 200000         at most so many operations per example on average
 
-The setting is kept in the run's folder, calibration.json, and every command uses it from then on (and says so); remove the file
-to go back. Where there are too few examples for the promise, the run thinks as long as it can.
+"Full depth" is the deepest setting of the knob. The setting is kept in the run's folder, calibration.json, and every command
+uses it from then on (and says so); `--undo true` goes back. Where there are too few examples for the promise, the run thinks
+as long as it can, or as it did where that is right more often.
 """
 
 
@@ -29,12 +30,16 @@ def main(argv: list[str]) -> None:
     parser.add_argument("--examples", type=int, default=10_000, help="held-out examples, at most")
     parser.add_argument("--settings", type=int, default=100, help="settings of the knob to choose from")
     parser.add_argument("--knob", type=str | None, default=None, help="max_steps, if not the mechanism's own")
+    parser.add_argument("--undo", type=bool, default=False, help="go back to the setting that was there")
     parser.add_argument("--progress", type=bool, default=True, help="whether to show a progress bar")
     parser.add_argument("--json", type=str | None, default=None, help="write the figures to this file, too")
     options = parser.parse_args(argv)
     at_least_one(examples=options.examples, settings=options.settings)
     run = open_run(options.run, calibrated=False)
     task = run.task
+    if options.undo:
+        undo(run)
+        return
     # another seed than that of the validations during training, where examples are made up
     data = batches(task, "validation", options.examples, task.at_once, seed=1)
     found = calibrate(
@@ -47,3 +52,13 @@ def main(argv: list[str]) -> None:
         run.model.save_pretrained(run.folder.model)
     print(f"{found}\n{run.folder.calibration}")
     save_json(options.json, {**found.record(), "command": command_line("calibrate", argv), "environment": environment()})
+
+
+def undo(run: Opened) -> None:
+    """Leave the run as it was before it was calibrated."""
+    if not run.folder.calibration.exists():
+        raise ValueError(f"{run.folder.path} was not calibrated: there is nothing to undo")
+    if run.model is not None:
+        run.model.save_pretrained(run.folder.model)
+    run.folder.calibration.unlink()
+    print(f"{run.folder.path} is as it was before it was calibrated")

@@ -19,7 +19,8 @@ class Calibration:
     promise: str
     """In words."""
     kept: bool
-    """Whether the promise could be made; if not, the setting is the deepest."""
+    """Whether the promise could be made; if not, the setting is the deepest, or the one that was there if that is right more
+    often: a network may never have been trained to go so deep."""
     examples: int
     accuracy: float
     full_accuracy: float
@@ -30,6 +31,11 @@ class Calibration:
     full_operations: float
     bound: float | None = None
     """The largest share of examples that may be lost, with the promised probability."""
+    before: Any = None
+    """The setting that was there; None where the knob had no effect."""
+    own_accuracy: float | None = None
+    own_steps: float | None = None
+    """Both with the setting that was there."""
 
     def apply(self, model: Any) -> None:
         """Turn the network's knob to the chosen setting: inference uses it from now on."""
@@ -43,12 +49,18 @@ class Calibration:
         saved = 1 - self.operations / self.full_operations if self.full_operations else 0.0
         setting = f"{self.knob} = {self.value:.6g}"
         if not self.kept:
-            return f"{self.promise}: cannot be promised, so {setting}, which thinks longest"
+            why = "which thinks longest" if self.mean_steps >= self.full_steps else "as it was: deeper, it is right less often"
+            return f"{self.promise}: cannot be promised, so {setting}, {why}"
         return (
             f"{self.promise}: {setting} takes {self.mean_steps:.2f} instead of {self.full_steps:.2f} steps and saves "
             f"{saved:.0%} of the operations, at accuracy {self.accuracy:.4f} instead of {self.full_accuracy:.4f} "
-            f"({self.examples:,} held-out examples)"
+            f"({self.examples:,} held-out examples){self._as_it_was()}"
         )
+
+    def _as_it_was(self) -> str:
+        if self.own_accuracy is None or self.own_steps is None:
+            return ""
+        return f"; as it was: {self.own_steps:.2f} steps at accuracy {self.own_accuracy:.4f}"
 
     __repr__ = __str__
 
@@ -96,6 +108,9 @@ def dropping(swept: Sweep, drop: float, delta: float) -> Calibration:
         promise += f" (with {examples:,} examples; {needed(share, delta):,} at least are needed)"
     # of those that pass, the cheapest: deeper settings come first, but a knob need not be monotone
     chosen = min(range(passed), key=lambda i: (swept.operations[i], float(swept.steps[i].mean())), default=0)
+    if not passed and swept.setting is not None and swept.own.accuracy > float(swept.score[0].mean()):
+        own = swept.own.accuracy, swept.own.mean_steps, swept.own_operations
+        return _calibration(swept, swept.setting, promise, False, None, *own)
     bound = upper_bound(losses[chosen], examples, delta) if passed else None
     return _chosen(swept, chosen, promise, passed > 0, bound)
 
@@ -110,8 +125,14 @@ def within(swept: Sweep, operations: float) -> Calibration:
 
 
 def _chosen(swept: Sweep, i: int, promise: str, kept: bool, bound: float | None) -> Calibration:
+    seen = float(swept.score[i].mean()), float(swept.steps[i].mean()), swept.operations[i]
+    return _calibration(swept, swept.values[i], promise, kept, bound, *seen)
+
+
+def _calibration(
+    swept: Sweep, value: float, promise: str, kept: bool, bound: float | None, accuracy: float, steps: float, done: float
+) -> Calibration:
     return Calibration(
-        swept.knob, swept.values[i], promise, kept, swept.score.shape[1], float(swept.score[i].mean()),
-        float(swept.score[0].mean()), float(swept.steps[i].mean()), float(swept.steps[0].mean()), swept.operations[i],
-        swept.operations[0], bound,
+        swept.knob, value, promise, kept, swept.score.shape[1], accuracy, float(swept.score[0].mean()), steps,
+        float(swept.steps[0].mean()), done, swept.operations[0], bound, swept.setting, swept.own.accuracy, swept.own.mean_steps,
     )  # fmt: skip

@@ -38,6 +38,8 @@ class Sweep:
     own: Evaluation
     """The network as it is, its knob untouched."""
     own_operations: float
+    setting: Any = None
+    """The knob as it is; None where it has no effect."""
 
 
 def network(model: Any) -> Ponder:
@@ -98,7 +100,7 @@ def sweep(
     *good, own_good = torch.cat(scores, 1)
     *depth, own_depth = torch.cat(steps, 1)
     seen = Evaluation(own_good, own_depth, torch.cat(difficulty), net.max_steps, adapts(net))
-    return Sweep(turned.name, values, torch.stack(good), torch.stack(depth), operations, full, seen, own)
+    return Sweep(turned.name, values, torch.stack(good), torch.stack(depth), operations, full, seen, own, turned.setting)
 
 
 def _play(play: Player, knob: Knob, values: list[float]) -> tuple[Tensor, Tensor]:

@@ -22,10 +22,10 @@ def verdict(runs: Sequence[Run]) -> str:
     base = baseline(known)
     others = [run for run in known if not is_fixed(run) and not collapse(run)]
     if not others:
-        return _alone(base)
+        return _alone(base, known)
     near = [run for run in others if _accuracy(run) >= max(map(_accuracy, known)) - TIE]
     best = min(near, key=_steps) if near else max(others, key=_accuracy)
-    return f"{plain(best.get('name'))} {_answers(best, base)}{_spends(best)}{_saves(best, base)}."
+    return f"{plain(best.get('name'))} {_answers(best, base)}{_spends(best)}{_saves(best, base)}.{_rival(best, known)}"
 
 
 def collapse(run: Run) -> str | None:
@@ -47,7 +47,21 @@ def speed_up(run: Run, reference: Run | None = None) -> float | None:
     return ratio(run.get("full_microseconds") if full is None else full, run.get("microseconds"))
 
 
-def _alone(base: Run | None) -> str:
+def _rival(best: Run, known: Sequence[Run]) -> str:
+    """A fixed network that does as well and answers sooner: then it is the better choice, and must be named."""
+    fixed = [run for run in known if is_fixed(run) and _accuracy(run) >= _accuracy(best) - TIE]
+    sooner = [run for run in fixed if (ratio(best.get("microseconds"), run.get("microseconds")) or 0.0) > 1]
+    if not sooner:
+        return ""
+    rival = max(sooner, key=lambda run: ratio(best.get("microseconds"), run.get("microseconds")) or 0.0)
+    times = ratio(best.get("microseconds"), rival.get("microseconds"))
+    return f" But {_fixed(rival)} is as accurate ({percent(rival.get('accuracy'))}), and {times:.1f}{TIMES} sooner still."
+
+
+def _alone(base: Run | None, known: Sequence[Run]) -> str:
+    if base is None and known:
+        best = max(known, key=_accuracy)
+        return f"{plain(best.get('name'))} reaches {percent(best.get('accuracy'))}, but {collapse(best) or 'does not adapt'}."
     if base is None:
         return "No run gave an accuracy to compare."
     return f"No adaptive run to compare: {_fixed(base)} reaches {percent(base.get('accuracy'))}."

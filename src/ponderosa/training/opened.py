@@ -8,9 +8,10 @@ from typing import Any
 import yaml
 
 from ponderosa.adapt import load as load_model
+from ponderosa.measure.sweep import knob_of
 from ponderosa.ponder import Ponder
 from ponderosa.tasks.base import Task
-from ponderosa.training.experiment import load
+from ponderosa.training.experiment import load, read_calibration
 from ponderosa.training.run import RunFolder, read_json
 from ponderosa.training.text import TextRun, text_task
 
@@ -52,13 +53,23 @@ def open_run(folder: Path | str, *, calibrated: bool = True, max_steps: int | No
     model = load_model(run.model).eval()
     limit = max_steps if calibrated else model.net.step.max_steps
     model.net.max_steps = limit or model.net.max_steps
+    found = read_calibration(run)
+    if not calibrated and found is not None and found.before is not None:  # the model carries its setting, too
+        knob_of(model, found.knob).turn(found.before)
     return Opened(run, config, text_task(TextRun(**{k: v for k, v in config.items() if k in known})), model.net, model)
 
 
 def groups(runs: Iterable[Opened]) -> dict[str, list[Opened]]:
     """The seeds of each network together, by a name for each: the mechanism's, or the folder's where that says too little."""
-    found = _together(runs, lambda run: {key: value for key, value in run.config.items() if key not in ("seed", "progress")})
+    found = _together(runs, _alike)
     return dict(zip(_names(found), found, strict=True))
+
+
+def _alike(run: Opened) -> tuple[dict[str, Any], Any]:
+    """What the seeds of one network share: all options, and the setting of a knob that was calibrated."""
+    calibration = read_calibration(run.folder)
+    setting = None if calibration is None else (calibration.knob, calibration.value)
+    return {key: value for key, value in run.config.items() if key not in ("seed", "progress")}, setting
 
 
 def by_task(runs: Iterable[Opened]) -> list[list[Opened]]:
