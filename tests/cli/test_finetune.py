@@ -132,5 +132,5 @@ def test_figures_5_and_8(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_a_refused_command_leaves_its_folder_free(tmp_path: Path) -> None:
     with pytest.raises(SystemExit):
-        main(f"finetune plain --length 8 --folder {tmp_path}/run".split())  # nine hops do not fit in
+        main(f"finetune plain --length -3 --folder {tmp_path}/run".split())
     assert not (tmp_path / "run" / "config.yaml").exists()
