@@ -28,7 +28,8 @@ def test_recipes(name: str, tmp_path) -> None:
     assert len(groups) == len(recipe["tasks"]) * len(recipe["runs"])
     for name, group in groups.items():
         first = name.endswith(f": {CLASSIFIER}")
-        assert len(group) == (1 if first else len(recipe["seeds"]))
+        seeds = recipe["tasks"][name.split(":")[0]].get("seeds", len(recipe["seeds"]))
+        assert len(group) == (1 if first else seeds)
         assert all(first or CLASSIFIER not in recipe["runs"] or "classifier" in str(job.after) for job in group)
     for figures in recipe["paper"].values():
         assert set(figures) == set(recipe["tasks"])

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import os
+import random
 import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -93,22 +95,23 @@ def _candidates(net: Ponder, given: dict[str, Any], case: Case) -> dict[str, Cal
 
 
 def alternate_for(runs: dict[str, Callable[[], object]], seconds: float, seldom: Sequence[str] = ()) -> dict[str, list[float]]:
-    """The seconds of every candidate's runs, taking turns; the order changes so that none always follows the same one.
+    """The seconds of every candidate's runs, taking turns in an order drawn anew each round: what ran before leaves its
+    own data in the cache, so nobody may always follow the same one.
 
     Those named `seldom`, which are slow and no part of a share, have a turn in every fourth round only.
     """
     times: dict[str, list[float]] = {name: [] for name in runs}
     for run in runs.values():
         run()
-    end, names, rounds = time.perf_counter() + seconds, list(runs), 0
+    end, rounds, draw = time.perf_counter() + seconds, 0, random.Random(0)
     while time.perf_counter() < end or rounds < 4:
-        for name in names:
+        for name in draw.sample(list(runs), len(runs)):
             if name in seldom and rounds % 4:
                 continue
             start = time.perf_counter()
             runs[name]()
             times[name].append(time.perf_counter() - start)
-        names, rounds = names[1:] + names[:1], rounds + 1
+        rounds += 1
     return times
 
 
@@ -123,6 +126,7 @@ def _check(net: Ponder, given: dict[str, Any]) -> tuple[Solution, float]:
 
 def peak_memory(run: Callable[[], object]) -> float:
     """The most that a run holds at once beyond what was there before, in megabytes."""
+    os.environ.setdefault("KINETO_LOG_LEVEL", "9")  # the profiler says on the terminal that it starts and ends
     with torch.profiler.profile(profile_memory=True) as profile:
         run()
     held = most = 0

@@ -43,7 +43,7 @@ class Live:
             "head_mask": units.mask if self.halting.reads_output else None,
         }  # fmt: skip
         if self.per_token:
-            self.carried |= {"steps": np.zeros(units.shape, np.int64), "ended": np.zeros(count, bool)}
+            self.carried |= {"steps": np.zeros(units.shape, np.int64), "going": np.ones(count, bool)}
         if not self.hard:
             self.carried["weights"] = read.new_zeros(*units.shape, self.max_steps)
             self.carried["weighed"] = tree_map(torch.zeros_like, state)
@@ -57,8 +57,7 @@ class Live:
     @property
     def going(self) -> Array:
         """The places of the examples that have not ended."""
-        alive = self.carried["alive"]
-        return np.flatnonzero(alive.any(1) if self.per_token else alive)
+        return np.flatnonzero(self.carried["going" if self.per_token else "alive"])
 
     @property
     def needed(self) -> Tokens | None:
@@ -120,9 +119,9 @@ class Live:
         carried, taken = self.carried, self.carried["taken"]
         carried["alive"] = carried["alive"] ^ ending
         carried["steps"] = np.where(ending, taken if isinstance(taken, int) else self._per_unit(taken), carried["steps"])
-        last = ~(carried["alive"].any(1) | carried["ended"])
-        carried["ended"] = carried["ended"] | last
-        return np.flatnonzero(last) if last.any() else None
+        before, carried["going"] = carried["going"], carried["alive"].any(1)
+        places = np.flatnonzero(before & ~carried["going"])
+        return places if len(places) else None
 
     def _weigh(self, share: Tensor | None, ending: Array) -> Tensor:
         """The weights of this step: whoever ends gets 1 minus the sum of its shares so far, as in the ledger."""

@@ -21,14 +21,15 @@ FULL = "full depth"
 def jobs(recipe: Mapping[str, Any], root: Path) -> dict[str, list[Job]]:
     """A group for each task and method. Those that go on from a trained classifier wait for it; there is one for all seeds."""
     return {
-        f"{task}: {name}": [_job(recipe, task, name, seed, root) for seed in _seeds(recipe, name)]
+        f"{task}: {name}": [_job(recipe, task, name, seed, root) for seed in _seeds(recipe, task, name)]
         for task in recipe["tasks"]
         for name in recipe["runs"]
     }
 
 
-def _seeds(recipe: Mapping[str, Any], name: str) -> list[int]:
-    return recipe["seeds"][:1] if name == CLASSIFIER else recipe["seeds"]
+def _seeds(recipe: Mapping[str, Any], task: str, name: str) -> list[int]:
+    """The recipe's, or only the first few that a task is given."""
+    return recipe["seeds"][: 1 if name == CLASSIFIER else recipe["tasks"][task].get("seeds")]
 
 
 def _job(recipe: Mapping[str, Any], task: str, name: str, seed: int, root: Path) -> Job:
@@ -45,7 +46,7 @@ def _folder(root: Path, task: str, name: str, seed: int) -> Path:
 
 def text_run(recipe: Mapping[str, Any], task: str, name: str, seed: int, root: Path) -> tuple[TextRun, Settings]:
     """What a method of the recipe trains."""
-    subset = {k: v for k, v in recipe["tasks"][task].items() if k not in recipe["common"]}  # the command line's own size wins
+    subset = {k: v for k, v in recipe["tasks"][task].items() if k not in ("seeds", *recipe["common"])}  # the command line's size wins
     given = {**recipe["common"], **subset, **recipe["runs"][name], "task": task, "seed": seed}
     if CLASSIFIER in recipe["runs"] and name != CLASSIFIER:
         given["start"] = str(_folder(root, task, CLASSIFIER, recipe["seeds"][0]) / "model")

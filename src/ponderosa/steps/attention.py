@@ -53,24 +53,26 @@ def _attend_together(
 ) -> Tensor:
     """All examples, which have equally many keys, in one call, padded to equally many queries."""
     padded, places = _padded(queries, query_counts)
-    attended = attend(padded, keys_values.unflatten(0, (len(key_counts), -1)), heads).flatten(0, 1)
+    shown = keys_values.view(len(key_counts), key_counts[0], -1)
+    attended = attend(padded, shown, heads).flatten(0, 1)
     return attended if places is None else attended.index_select(0, places)
 
 
 def _padded(rows: Tensor, counts: Sequence[int]) -> tuple[Tensor, Tensor | None]:
-    """Packed rows as `[example, most, ...]`, and the places where they stand in it, flattened (None: just where they did)."""
+    """Packed rows as `[example, most, size]`, and the places where they stand in it, flattened (None: just where they did)."""
     examples, most = len(counts), max(counts)
     if min(counts) == most:
-        return rows.unflatten(0, (examples, most)), None
+        return rows.view(examples, most, -1), None
     missing = most - np.array(counts)
     shift = (missing.cumsum() - missing).repeat(counts)  # the padding of the examples before
     places = tensor(np.arange(len(rows)) + shift, rows)
-    padded = rows.new_zeros(examples * most, *rows.shape[1:]).index_copy_(0, places, rows)
-    return padded.unflatten(0, (examples, most)), places
+    padded = rows.new_zeros(examples * most, rows.shape[1]).index_copy_(0, places, rows)
+    return padded.view(examples, most, -1), places
 
 
 def _split(queries: Tensor, keys_values: Tensor, heads: int) -> tuple[Tensor, Tensor, Tensor]:
     """Queries, keys and values as `[batch, head, token, size of a head]`."""
-    q = queries.unflatten(-1, (heads, -1)).transpose(1, 2)
-    k, v = keys_values.unflatten(-1, (2, heads, -1)).movedim(1, 3).unbind(1)
+    (batch, asking, size), shown = queries.shape, keys_values.shape[1]
+    q = queries.view(batch, asking, heads, size // heads).transpose(1, 2)
+    k, v = keys_values.view(batch, shown, 2, heads, size // heads).permute(2, 0, 3, 1, 4)
     return q, k, v

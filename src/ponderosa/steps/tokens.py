@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cached_property
+from functools import lru_cache
 
 import numpy as np
 import torch
@@ -16,6 +16,10 @@ class Tokens:
 
     def __init__(self, chosen: Tensor | Array):
         self.given, self.chosen = chosen, host(chosen)
+        self.rows = np.flatnonzero(self.chosen)
+        """Their places in the flattened batch."""
+        self.all = len(self.rows) == self.chosen.size
+        self._counts: list[int] | None = None
         self._index: Tensor | None = None
 
     @staticmethod
@@ -23,22 +27,15 @@ class Tokens:
         """These tokens: as they are known already, if `known` are the very same."""
         return known if known is not None and known.given is chosen else Tokens(chosen)
 
-    @cached_property
-    def rows(self) -> Array:
-        """Their places in the flattened batch."""
-        return np.flatnonzero(self.chosen)
-
-    @cached_property
-    def counts(self) -> list[int]:
-        """How many there are in each example."""
-        return [len(self)] if len(self.chosen) == 1 else self.chosen.sum(1).tolist()
-
     def __len__(self) -> int:
         return len(self.rows)
 
     @property
-    def all(self) -> bool:
-        return len(self) == self.chosen.size
+    def counts(self) -> list[int]:
+        """How many there are in each example."""
+        if self._counts is None:
+            self._counts = [len(self)] if len(self.chosen) == 1 else self.chosen.sum(1).tolist()
+        return self._counts
 
     def index(self, like: Tensor) -> Tensor:
         """The places as a tensor where `like` is."""
@@ -58,3 +55,9 @@ class Tokens:
         flat = values.flatten(0, 1)
         write = torch.Tensor.index_copy_ if in_place else torch.Tensor.index_copy
         return write(flat, 0, self.index(values), rows).view_as(values)
+
+
+@lru_cache(maxsize=16)
+def everyone(examples: int, tokens: int) -> Tokens:
+    """All tokens of a batch."""
+    return Tokens(np.ones((examples, tokens), bool))

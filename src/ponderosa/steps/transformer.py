@@ -13,7 +13,7 @@ from ponderosa.steps.base import Step
 from ponderosa.steps.block import Block, Layer, Planned, shapes
 from ponderosa.steps.modules.base import Modulation
 from ponderosa.steps.modules.plan import HyperNetwork
-from ponderosa.steps.tokens import Tokens
+from ponderosa.steps.tokens import Tokens, everyone
 from ponderosa.tree import Tree
 
 
@@ -160,5 +160,7 @@ class TransformerStep(TokenStep):
 
 def _shown(context: Tree, active: Tokens) -> Tokens:
     """The tokens that some active one attends to: the real ones of examples that have active tokens."""
+    if context["mask"] is None and all(active.counts):
+        return everyone(*active.chosen.shape)
     asking = active.chosen.any(1, keepdims=True)
     return Tokens(np.broadcast_to(asking, active.chosen.shape) if context["mask"] is None else host(context["mask"]) & asking)
