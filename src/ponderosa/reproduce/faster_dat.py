@@ -46,7 +46,8 @@ def _folder(root: Path, task: str, name: str, seed: int) -> Path:
 
 def text_run(recipe: Mapping[str, Any], task: str, name: str, seed: int, root: Path) -> tuple[TextRun, Settings]:
     """What a method of the recipe trains."""
-    subset = {k: v for k, v in recipe["tasks"][task].items() if k not in ("seeds", *recipe["common"])}  # the command line's size wins
+    own = ("seeds", *recipe["common"])  # the command line's own size wins
+    subset = {k: v for k, v in recipe["tasks"][task].items() if k not in own}
     given = {**recipe["common"], **subset, **recipe["runs"][name], "task": task, "seed": seed}
     if CLASSIFIER in recipe["runs"] and name != CLASSIFIER:
         given["start"] = str(_folder(root, task, CLASSIFIER, recipe["seeds"][0]) / "model")
