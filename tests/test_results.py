@@ -34,18 +34,23 @@ def test_the_pages_show_what_the_file_says(path):
     assert table in readme or f"docs/results/{path.stem}.md" in readme
 
 
-def test_the_benches_in_the_readme_are_those_in_the_files():
-    from ponderosa.cli.bench import COLUMNS, ENGINE_README, LATENCY, STREAM, readme_rows
+def bench(name):
+    return json.loads((ROOT / "benchmarks" / f"{name}.json").read_text())
 
-    readme = (ROOT / "README.md").read_text()
-    train, engine, stream = (
-        json.loads((ROOT / "benchmarks" / f"{name}.json").read_text()) for name in ("train", "engine", "stream")
-    )
-    assert markdown(train["rows"], COLUMNS) in readme
-    assert markdown(readme_rows(engine["rows"]), ENGINE_README) in readme
-    assert f"median share {engine['summary']['median_share']}, lowest {engine['summary']['lowest_share']}" in readme
-    assert markdown(stream["rows"], STREAM) in readme
-    assert markdown(stream["latency"], LATENCY) in readme
+
+def test_the_tables_of_speed_are_those_in_the_files():
+    from ponderosa.cli.bench import COLUMNS, LATENCY, SHOWN_ENGINE, STREAM, shown_rows
+
+    page, train, engine, stream = (ROOT / "docs" / "speed.md").read_text(), bench("train"), bench("engine"), bench("stream")
+    assert markdown(train["rows"], COLUMNS) in page
+    assert markdown(shown_rows(engine["rows"]), SHOWN_ENGINE) in page
+    assert f"median share {engine['summary']['median_share']}, lowest {engine['summary']['lowest_share']}" in page
+    assert f"Over all {len(engine['rows'])} rows of the file" in page
+    assert f"in training {engine['summary']['lowest_training_share']} or more" in page
+    assert markdown(stream["rows"], STREAM) in page
+    assert markdown(stream["latency"], LATENCY) in page
+    assert f"hold {stream['memory']['peak_mb']:.0f} MB, as much as a tenth of them" in page
+    assert round(stream["memory"]["peak_mb"]) == round(stream["memory"]["peak_mb_at_a_tenth"])
 
 
 def test_the_tables_of_adaptive_decoding_are_those_in_the_file():
@@ -58,14 +63,20 @@ def test_the_tables_of_adaptive_decoding_are_those_in_the_file():
 
 
 def test_the_sentences_in_the_readme_say_what_is_in_the_files():
-    readme = (ROOT / "README.md").read_text()
-    engine, stream, race = (
-        json.loads((ROOT / "benchmarks" / f"{name}.json").read_text()) for name in ("engine", "stream", "transformer")
-    )
-    assert f"Over all {len(engine['rows'])} rows of the file" in readme
-    assert f"in training {engine['summary']['lowest_training_share']} or more" in readme
-    assert f"hold {stream['memory']['peak_mb']:.0f} MB, as much as a tenth of them" in readme
-    assert round(stream["memory"]["peak_mb"]) == round(stream["memory"]["peak_mb_at_a_tenth"])
+    readme, engine, stream, race = (ROOT / "README.md").read_text(), bench("engine"), bench("stream"), bench("transformer")
+    ours = {(row["task"], row["who"]): f"{row['speedup']:.2f}" for row in bench("train")["rows"]}
+    for task, words in (
+        ("PonderNet", "training PonderNet on parity is {eager} times (compiled {compiled}) as fast as labml-nn"),
+        ("ACT, 20 steps", "ACT at 20 steps {eager} times ({compiled}) as fast"),
+        ("ACT, few steps", "at 3 steps {eager} times"),
+    ):
+        given = {how: ours[task, f"ponderosa {how}"] for how in ("eager", "compiled")}
+        assert words.format(**given) in readme
+    summary = engine["summary"]
+    assert f"a median of {summary['median_share']} of the possible saving" in readme
+    assert f"the worst row {summary['lowest_share']};" in readme
+    (skewed,) = (row for row in stream["rows"] if (row["model"], row["spread"]) == ("stack", "skewed"))
+    assert f"{skewed['over_full']} times as many as full depth, and {skewed['over_stop']} times" in readme
 
     def spread(what):
         found = [row["speedup"] for row in race["rows"] if row["what"].startswith(what)]

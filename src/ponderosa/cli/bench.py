@@ -29,7 +29,7 @@ ENGINE = {
     "flop_bound": "by operations", "ideal_bound": "possible", "share": "share", "difference": "difference",
     "memory_mb": "memory MB",
 }  # fmt: skip
-ENGINE_README = {
+SHOWN_ENGINE = {
     name: ENGINE[name] for name in ("batch", "ms", "full_ms", "stop_ms", "speedup", "flop_bound", "ideal_bound", "share")
 }
 STREAM = {
@@ -59,8 +59,8 @@ RUN = {name: ENGINE[name] for name in ("width", "batch")} | {"mean_steps": "mean
 }  # fmt: skip
 
 
-def readme_rows(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The rows that the README shows: one network and spread at every batch size."""
+def shown_rows(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The rows that docs/speed.md shows: one network and spread at every batch size."""
     shown = {"model": "stack", "width": 384, "unit": "example", "length": 32, "spread": "skewed", "kind": ""}
     return [row for row in rows if shown.items() <= row.items()]
 

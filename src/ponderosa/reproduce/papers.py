@@ -70,10 +70,13 @@ def each() -> list[dict[str, str | None]]:
 
 def block() -> str:
     """The README's table, between its marks."""
-    rows = [entry.row(entry.items) for entry in entries()]
-    for row in rows:
-        row["command"] = row["command"] and f"`{row['command']}`"
+    rows = [{**entry.row(_linked(entry)), "command": entry.command and f"`{entry.command}`"} for entry in entries()]
     return f"{BEGIN}{ABOUT}\n\n{markdown(rows, COLUMNS)}\n{END}"
+
+
+def _linked(entry: Entry) -> list[str]:
+    """Its tables and figures, with a link to the page of the result, where there is one."""
+    return [item if entry.ours is None else f"[{item}](docs/results/{entry.result}.md)" for item in entry.items]
 
 
 def write_block(path: Path | str) -> None:
