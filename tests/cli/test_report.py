@@ -72,17 +72,38 @@ def test_calibrate_then_evaluate(runs, tmp_path, capsys):
     main(["evaluate", str(run), "--examples", "200", "--json", str(tmp_path / "e.json")])
     assert "calibrated" in capsys.readouterr().out
     assert json.loads((tmp_path / "e.json").read_text())["calibration"]["value"] == value
-    main(["calibrate", str(run), "--drop", "1", "--examples", "50", "--progress", "false"])
+    few = ["--drop", "1", "--examples", "50", "--progress", "false"]
+    main(["calibrate", str(run), *few])
+    assert "cannot be promised. The earlier calibration stays: at most 2 points" in capsys.readouterr().out
+    assert json.loads((run / "calibration.json").read_text())["value"] == value
+    main(["calibrate", str(run), "--undo", "true"])
+    main(["calibrate", str(run), *few])
     assert "cannot be promised, so threshold = 1, which thinks longest" in capsys.readouterr().out
     main(["calibrate", str(run), "--operations", "3000", "--progress", "false"])
     assert "at most 3,000 operations" in capsys.readouterr().out
     main(["calibrate", str(run), "--drop", "50", "--knob", "max_steps", "--progress", "false"])
     assert "max_steps = 1 " in capsys.readouterr().out
     main(["evaluate", str(run), "--examples", "200"])
-    assert "of 1\n" in capsys.readouterr().out
+    assert "mean steps          1.00  of 4\n" in capsys.readouterr().out
     with pytest.raises(SystemExit):
         main(["calibrate", str(run)])
     assert "say either" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        main(["calibrate", str(run), "--drop", "nan"])
+    assert "drop=nan: points of accuracy lie between" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["frontier", "report"])
+def test_a_run_is_no_seed_of_itself(runs, command, capsys):
+    with pytest.raises(SystemExit):
+        main([command, str(runs / "lac-0"), str(runs / "exit" / ".." / "lac-0")])
+    assert "named twice" in capsys.readouterr().err
+
+
+def test_a_plot_is_a_png(runs, tmp_path, capsys):
+    with pytest.raises(SystemExit):
+        main(["frontier", str(runs / "exit"), "--plot", str(tmp_path / "f.txt")])
+    assert "ends in .png" in capsys.readouterr().err
 
 
 @pytest.fixture(scope="module")
