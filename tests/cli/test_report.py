@@ -88,9 +88,10 @@ def test_calibrate_then_evaluate(runs, tmp_path, capsys):
     with pytest.raises(SystemExit):
         main(["calibrate", str(run)])
     assert "say either" in capsys.readouterr().err
-    with pytest.raises(SystemExit):
-        main(["calibrate", str(run), "--drop", "nan"])
-    assert "drop=nan: points of accuracy lie between" in capsys.readouterr().err
+    for drop, said in (("nan", "Got value: nan"), (".nan", "drop=nan: points of accuracy lie between"), ("-1", "drop=-1.0")):
+        with pytest.raises(SystemExit):
+            main(["calibrate", str(run), f"--drop={drop}", "--examples", "10"])
+        assert said in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("command", ["frontier", "report"])

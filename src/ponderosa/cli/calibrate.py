@@ -25,9 +25,9 @@ thinks as long as its knob lets it, or as it did where that is right more often.
 def main(argv: list[str]) -> None:
     parser = ArgumentParser(prog="ponderosa calibrate", description=ABOUT, formatter_class=Help, exit_on_error=False)
     parser.add_argument("run", help="the run's folder")
-    parser.add_argument("--drop", type=float | None, default=None, help="points of accuracy that may be lost")
+    parser.add_argument("--drop", type=float, default=None, help="points of accuracy that may be lost")
     parser.add_argument("--delta", type=float, default=0.05, help="how often the promise may be broken")
-    parser.add_argument("--operations", type=float | None, default=None, help="per example on average, instead of --drop")
+    parser.add_argument("--operations", type=float, default=None, help="per example on average, instead of --drop")
     parser.add_argument("--examples", type=int, default=10_000, help="held-out examples, at most")
     parser.add_argument("--settings", type=int, default=100, help="settings of the knob to choose from")
     parser.add_argument("--knob", type=str | None, default=None, help="max_steps, if not the mechanism's own")
