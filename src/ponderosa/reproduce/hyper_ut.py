@@ -53,8 +53,8 @@ def average(run: Mapping[str, Any], hops: Iterable[int], key: str = "accuracy") 
 
 
 class Spread(NamedTuple):
-    """A quantity over seeds: its mean, its standard deviation (0 for one seed), and how many seeds there are; none where nothing
-    was trained."""
+    """A quantity over seeds: its mean, its standard deviation (0 for one seed), and how many seeds there are; none where
+    nothing was trained."""
 
     mean: float
     deviation: float
