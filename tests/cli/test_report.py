@@ -144,18 +144,21 @@ def browser(*words: str) -> str:
 @pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed")
 @pytest.mark.parametrize("width", [360, 1200])
 def test_a_browser_shows_it_without_scrolling_sideways(page, tmp_path, width):
-    """A frame as wide as a phone, or a screen: the page must not be wider than it, and every figure must be drawn."""
+    """A frame as wide as a phone, or a screen: neither page nor table may be wider, and every figure is drawn."""
     probe = tmp_path / "probe.html"
     probe.write_text(
         f"""<iframe id="f" srcdoc="" style="width:{width}px;height:800px;border:0"></iframe><pre id="found"></pre><script>
         const f = document.getElementById("f"); f.onload = () => {{ const d = f.contentDocument;
         const drawn = [...d.querySelectorAll("svg")].filter(s => s.getBoundingClientRect().height > 50).length;
-        found.textContent = JSON.stringify([d.documentElement.scrollWidth, drawn, d.querySelectorAll("svg").length]); }};
+        for (const e of d.querySelectorAll("details")) e.open = true;
+        const cut = [...d.querySelectorAll(".scroll")].filter(s => s.scrollWidth > s.clientWidth).length;
+        found.textContent = JSON.stringify([d.documentElement.scrollWidth, drawn, d.querySelectorAll("svg").length, cut]); }};
         f.srcdoc = {json.dumps(page.read_text()).replace("</", "<" + chr(92) + "/")};</script>"""
     )
     dom = browser("--dump-dom", f"file://{probe}")
-    wide, drawn, figures = json.loads(dom.split('id="found">')[1].split("<")[0])
+    wide, drawn, figures, cut = json.loads(dom.split('id="found">')[1].split("<")[0])
     assert wide <= width
+    assert cut == 0, "a table scrolls sideways"
     assert drawn == figures > 10
 
 
