@@ -114,13 +114,13 @@ def dropping(swept: Sweep, drop: float, delta: float) -> Calibration:
         promise += f" (with {examples:,} examples; {needed(share, delta):,} at least are needed)"
     elif not passed:
         promise += f" (the deepest setting loses {losses[0]:,} of {examples:,} examples)"
-    # of those that pass, the cheapest: deeper settings come first, but a knob need not be monotone
-    chosen = min(range(passed), key=lambda i: (swept.operations[i], float(swept.steps[i].mean())), default=0)
     if not passed and swept.setting is not None and swept.own.accuracy > float(swept.score[0].mean()):
         seen = swept.own.accuracy, swept.own.mean_steps, swept.own_operations
         return _calibration(swept, swept.setting, promise, *seen, instead="as it was: deeper, it is right less often")
     if not passed:
         return _chosen(swept, 0, promise, instead="which thinks longest")
+    # of those that pass, the cheapest: deeper settings come first, but a knob need not be monotone
+    chosen = min(range(passed), key=lambda i: (swept.operations[i], float(swept.steps[i].mean())))
     return _chosen(swept, chosen, promise, kept=True, bound=upper_bound(losses[chosen], examples, delta))
 
 
