@@ -52,6 +52,7 @@ class Ponder(nn.Module):
         self.step = as_step(step)
         self.halting = halting
         self.max_steps = max_steps
+        self._made_for = self.max_steps
         self.head = self._heads(head)
         self.encoder = encoder
         self.check_finite = check_finite
@@ -71,6 +72,11 @@ class Ponder(nn.Module):
     @max_steps.setter
     def max_steps(self, given: int | None) -> None:
         self._max_steps = self._limit(given)
+
+    @property
+    def full_depth(self) -> int:
+        """The limit it was made with, or a higher one set since: what a lower one saves is held against it."""
+        return max(self._made_for, self.max_steps)
 
     def forward(
         self, x: Tree, *, state: Tree | None = None, mask: Tensor | None = None, key: Tensor | None = None,

@@ -4,13 +4,12 @@ from pathlib import Path
 
 import pytest
 import torch
+import transformers
 
 import ponderosa as po
 from ponderosa.measure.evaluate import evaluate
 from ponderosa.tasks import MNIST
 from tests.tasks import images as small
-
-transformers = pytest.importorskip("transformers")
 
 
 @pytest.mark.parametrize(

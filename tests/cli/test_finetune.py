@@ -93,21 +93,25 @@ def test_a_run_that_was_interrupted_ends_as_if_it_was_not(tmp_path: Path, monkey
 
 
 def test_any_family_by_its_folder(tmp_path: Path) -> None:
-    """BART, with a tokenizer of the task's own."""
+    main(["finetune", "plain", *words(folder=tmp_path / "run", examples=8, model=bart(tmp_path, 6), batches=10)])
+    assert json.loads((tmp_path / "run" / "result.json").read_text())["batches"] == 10
+
+
+def bart(folder: Path, largest: int) -> Path:
+    """A small BART of 63 positions, with a tokenizer of the task's own."""
     from transformers import BartConfig, BartForConditionalGeneration
 
     from ponderosa.tasks.cpvr_text import word_tokenizer
 
-    tokenizer = word_tokenizer(["#", *map(str, range(7))])
+    tokenizer = word_tokenizer(["#", *map(str, range(largest + 1))])
     config = BartConfig(
         d_model=8, encoder_layers=1, decoder_layers=2, encoder_attention_heads=1, decoder_attention_heads=1, encoder_ffn_dim=8,
-        decoder_ffn_dim=8, vocab_size=len(tokenizer), max_position_embeddings=64, pad_token_id=0, bos_token_id=0,
+        decoder_ffn_dim=8, vocab_size=len(tokenizer), max_position_embeddings=63, pad_token_id=0, bos_token_id=0,
         eos_token_id=1, decoder_start_token_id=1, forced_eos_token_id=1,
     )  # fmt: skip
-    BartForConditionalGeneration(config).save_pretrained(tmp_path / "bart")
-    tokenizer.save_pretrained(tmp_path / "bart")
-    main(["finetune", "plain", *words(folder=tmp_path / "run", examples=8, model=tmp_path / "bart", batches=10)])
-    assert json.loads((tmp_path / "run" / "result.json").read_text())["batches"] == 10
+    BartForConditionalGeneration(config).save_pretrained(folder / "bart")
+    tokenizer.save_pretrained(folder / "bart")
+    return folder / "bart"
 
 
 def test_figures_5_and_8(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -134,3 +138,21 @@ def test_a_refused_command_leaves_its_folder_free(tmp_path: Path) -> None:
     with pytest.raises(SystemExit):
         main(f"finetune plain --length -3 --folder {tmp_path}/run".split())
     assert not (tmp_path / "run" / "config.yaml").exists()
+
+
+def test_a_label_alone_cannot_be_hidden(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["finetune", "plain", *words(folder=tmp_path / "run", hide_label=True, scratch_pad=False)])
+    assert "hide_label without a scratch-pad" in capsys.readouterr().err
+    assert not (tmp_path / "run" / "config.yaml").exists()
+
+
+def test_lengths_that_do_not_fit_are_refused_in_words_of_the_command(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for length, said in ((3, "length=3: 1 to 2 hops fit in"), (63, "questions take up to 64 tokens")):
+        with pytest.raises(SystemExit):
+            main(["finetune", "plain", "--model", str(bart(tmp_path, 63)), "--length", str(length)])
+        error = capsys.readouterr().err
+        assert said in error
+        assert "_hops" not in error

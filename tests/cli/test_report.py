@@ -72,17 +72,39 @@ def test_calibrate_then_evaluate(runs, tmp_path, capsys):
     main(["evaluate", str(run), "--examples", "200", "--json", str(tmp_path / "e.json")])
     assert "calibrated" in capsys.readouterr().out
     assert json.loads((tmp_path / "e.json").read_text())["calibration"]["value"] == value
-    main(["calibrate", str(run), "--drop", "1", "--examples", "50", "--progress", "false"])
+    few = ["--drop", "1", "--examples", "50", "--progress", "false"]
+    main(["calibrate", str(run), *few])
+    assert "cannot be promised. The earlier calibration stays: at most 2 points" in capsys.readouterr().out
+    assert json.loads((run / "calibration.json").read_text())["value"] == value
+    main(["calibrate", str(run), "--undo", "true"])
+    main(["calibrate", str(run), *few])
     assert "cannot be promised, so threshold = 1, which thinks longest" in capsys.readouterr().out
     main(["calibrate", str(run), "--operations", "3000", "--progress", "false"])
     assert "at most 3,000 operations" in capsys.readouterr().out
     main(["calibrate", str(run), "--drop", "50", "--knob", "max_steps", "--progress", "false"])
     assert "max_steps = 1 " in capsys.readouterr().out
     main(["evaluate", str(run), "--examples", "200"])
-    assert "of 1\n" in capsys.readouterr().out
+    assert "mean steps          1.00  of 4\n" in capsys.readouterr().out
     with pytest.raises(SystemExit):
         main(["calibrate", str(run)])
     assert "say either" in capsys.readouterr().err
+    for drop, said in (("nan", "Got value: nan"), (".nan", "drop=nan: points of accuracy lie between"), ("-1", "drop=-1.0")):
+        with pytest.raises(SystemExit):
+            main(["calibrate", str(run), f"--drop={drop}", "--examples", "10"])
+        assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["frontier", "report"])
+def test_a_run_is_no_seed_of_itself(runs, command, capsys):
+    with pytest.raises(SystemExit):
+        main([command, str(runs / "lac-0"), str(runs / "exit" / ".." / "lac-0")])
+    assert "named twice" in capsys.readouterr().err
+
+
+def test_a_plot_is_a_png(runs, tmp_path, capsys):
+    with pytest.raises(SystemExit):
+        main(["frontier", str(runs / "exit"), "--plot", str(tmp_path / "f.txt")])
+    assert "ends in .png" in capsys.readouterr().err
 
 
 @pytest.fixture(scope="module")
@@ -122,18 +144,21 @@ def browser(*words: str) -> str:
 @pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed")
 @pytest.mark.parametrize("width", [360, 1200])
 def test_a_browser_shows_it_without_scrolling_sideways(page, tmp_path, width):
-    """A frame as wide as a phone, or a screen: the page must not be wider than it, and every figure must be drawn."""
+    """A frame as wide as a phone, or a screen: neither page nor table may be wider, and every figure is drawn."""
     probe = tmp_path / "probe.html"
     probe.write_text(
         f"""<iframe id="f" srcdoc="" style="width:{width}px;height:800px;border:0"></iframe><pre id="found"></pre><script>
         const f = document.getElementById("f"); f.onload = () => {{ const d = f.contentDocument;
         const drawn = [...d.querySelectorAll("svg")].filter(s => s.getBoundingClientRect().height > 50).length;
-        found.textContent = JSON.stringify([d.documentElement.scrollWidth, drawn, d.querySelectorAll("svg").length]); }};
+        for (const e of d.querySelectorAll("details")) e.open = true;
+        const cut = [...d.querySelectorAll(".scroll")].filter(s => s.scrollWidth > s.clientWidth).length;
+        found.textContent = JSON.stringify([d.documentElement.scrollWidth, drawn, d.querySelectorAll("svg").length, cut]); }};
         f.srcdoc = {json.dumps(page.read_text()).replace("</", "<" + chr(92) + "/")};</script>"""
     )
     dom = browser("--dump-dom", f"file://{probe}")
-    wide, drawn, figures = json.loads(dom.split('id="found">')[1].split("<")[0])
+    wide, drawn, figures, cut = json.loads(dom.split('id="found">')[1].split("<")[0])
     assert wide <= width
+    assert cut == 0, "a table scrolls sideways"
     assert drawn == figures > 10
 
 

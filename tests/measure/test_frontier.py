@@ -12,6 +12,7 @@ from ponderosa.measure.batches import right
 from ponderosa.measure.calibrate import calibrate
 from ponderosa.measure.cost import cost
 from ponderosa.measure.frontier import area, bands, frontier
+from ponderosa.measure.report import report
 from ponderosa.measure.sweep import knob_of, sweep
 
 
@@ -129,10 +130,80 @@ def test_where_the_steps_went():
     assert seen.oracle_accuracy == 1
     assert seen.overthinking == 0.5  # the second and the last were right earlier
     assert seen.underthinking == 0.5  # the second and the third would be right later
-    assert seen.regret == pytest.approx((2 + 1 - 1 + 1) / 4)
+    assert seen.regret == (2 + 1 + 0 + 1) / 4  # the third halts too soon: nothing beyond
     assert [row["examples"] for row in seen.by_depth()] == [2, 2]
     assert "overthinking" in repr(seen) and "<table>" in seen._repr_html_()
     assert seen.by_class(["no", "yes"]).column("class") == ["yes"]
+
+
+def test_regret_is_never_negative():
+    """Halted one step before the answer is right, or never right: no step was too many."""
+    states = torch.tensor([[[0.0, 0.0], [2.0, 0.0], [0.0, 2.0]], [[0.0, 0.0], [2.0, 0.0], [2.0, 0.0]]])
+    net = scripted(states, po.PlannedDepth(lambda x: torch.tensor([1, 2])))
+    seen = allocation(net, [(states, torch.ones(2, dtype=torch.long))])
+    assert seen.first_right.tolist() == [2, 0]
+    assert (seen.regret, seen.underthinking) == (0.0, 0.5)
+
+
+def test_examples_without_a_difficulty_get_no_table_of_it():
+    seen = allocation(gru(po.LAC()), loader())
+    assert seen.seen.by_difficulty() == seen.by_difficulty() == []
+    assert "difficulty" not in f"{seen!r}{seen._repr_html_()}".replace("fairness", "").split("halted at step")[1]
+
+
+def test_full_depth_stays_the_networks_own():
+    """A limit that was calibrated is not taken for full depth by what comes after it."""
+    x = torch.randn(400, 1, 3, generator=torch.Generator().manual_seed(0)).expand(400, 6, 3).contiguous()
+    net, data = scripted(x, po.Fixed()), [(x, x[:, 0].argmax(-1))]
+    for _ in range(2):
+        found = calibrate(net, data, drop=1.0, knob="max_steps")
+        assert (found.value, found.full_steps) == (1, 5)
+        found.apply(net)
+        assert (net.max_steps, net.full_depth) == (1, 5)
+    net.max_steps = 9  # thinking longer
+    assert net.full_depth == 9
+    net = gru(po.LAC())
+    full = cost(net, torch.ones(2, 4)).full
+    net.max_steps = 2
+    assert cost(net, torch.ones(2, 4)).full == full
+    assert sweep(net, loader(), settings=3).steps.max() == 2  # the limit holds while another knob is turned
+
+
+@pytest.mark.parametrize("halting", [po.LAC(), po.ConfidenceExit(), po.PonderNet(), po.LAC(unit="batch")], ids=str)
+def test_a_promise_is_held_against_the_network_that_never_halts(halting):
+    net, data = gru(halting), loader()
+    full = po.Ponder(net.step, po.Fixed(), head=net.head, max_steps=net.max_steps).eval()
+    swept = sweep(net, data, settings=3)
+    with torch.no_grad():
+        assert torch.equal(swept.reference.score, torch.cat([right(full(x).output, y) for x, y in data]))
+    assert (swept.reference.name, swept.reference.steps) == ("full depth", 6)
+    assert swept.reference.operations == swept.full_operations
+
+
+def test_where_steps_are_weighed_the_reference_is_the_deepest_setting():
+    swept = sweep(gru(po.ACT()), loader(), settings=3)
+    assert torch.equal(swept.reference.score, swept.score[0])
+    assert "below the deepest setting, eps = 0.01, with probability" in str(calibrate(gru(po.ACT()), loader(), drop=2.0))
+
+
+def test_a_reference_worse_than_the_network_is_said_to_be():
+    """Right at the first step, wrong at the last: what is promised against full depth says little."""
+    states = torch.tensor([[[0.0, 0.0], [0.0, 2.0], [2.0, 0.0]]]).repeat(400, 1, 1)
+    net = scripted(states, po.PlannedDepth(1))
+    said = str(calibrate(net, [(states, torch.ones(400, dtype=torch.long))], drop=1.0))
+    assert "as it was: 1.00 steps at accuracy 1.0000, more than what the promise is held against" in said
+
+
+def test_a_shuffling_loader_shows_all_seeds_the_same_examples():
+    data = loader()
+    shuffled = DataLoader(data.dataset, batch_size=128, shuffle=True)
+    one = gru(po.LAC())
+    assert frontier([one, one], shuffled, settings=2).own["accuracy"] == pytest.approx(frontier(one, data).own["accuracy"])
+    torch.manual_seed(0)
+    seen = []
+    frontier([one, one], shuffled, settings=2, score=lambda output, y: (seen.append(y[: len(y) // 3]), right(output, y))[1])
+    first, second = seen[: len(seen) // 2], seen[len(seen) // 2 :]
+    assert all(torch.equal(a, b) for a, b in zip(first, second, strict=True))
 
 
 def test_calibration_error_by_hand():
@@ -165,6 +236,30 @@ def test_bad_data_is_refused():
         sweep(gru(po.LAC()), [])
     with pytest.raises(TypeError, match=r"a po.Ponder"):
         sweep(nn.Linear(2, 2), loader())
+
+
+@pytest.mark.parametrize("settings", [0, -3, [], float("nan"), [0.5, float("nan")]])
+def test_nonsense_settings_are_refused(settings):
+    for measure in (sweep, frontier, lambda *given, **options: calibrate(*given, drop=1.0, **options)):
+        with pytest.raises(ValueError, match="settings="):
+            measure(gru(po.LAC()), loader(), settings=settings)
+
+
+@pytest.mark.parametrize("limits", [[0], [7], [2.5]])
+def test_a_limit_beyond_full_depth_is_refused(limits):
+    with pytest.raises(ValueError, match="from 1 to 6, the network's full depth"):
+        sweep(gru(po.LAC()), loader(), settings=limits, knob="max_steps")
+
+
+def test_one_hot_targets_are_refused():
+    data = [(x, nn.functional.one_hot(y, 3)) for x, y in loader()]
+    with pytest.raises(ValueError, match=r"y\.argmax\(-1\)"):
+        frontier(gru(po.LAC()), data)
+
+
+def test_a_report_needs_names(tmp_path):
+    with pytest.raises(TypeError, match="models is Ponder: networks by name are needed"):
+        report(gru(po.LAC()), loader(), tmp_path / "report.html")
 
 
 def test_a_knob_that_does_not_broadcast_is_named():

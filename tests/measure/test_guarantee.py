@@ -1,6 +1,7 @@
 """The promise of a calibration, by exact sums and by simulation."""
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -9,7 +10,7 @@ from torch import Tensor
 from ponderosa.measure.calibrate import Calibration, dropping, within
 from ponderosa.measure.evaluate import Evaluation
 from ponderosa.measure.guarantee import binomial_cdf, needed, safe, upper_bound
-from ponderosa.measure.sweep import Sweep
+from ponderosa.measure.sweep import Reference, Sweep
 
 DROP = 4.0
 SETTINGS, POPULATION, TRIALS = 40, 100_000, 300
@@ -63,7 +64,8 @@ def sweep(score: Tensor, steps: Tensor) -> Sweep:
     """Settings by number, at ten operations a step."""
     operations = (10 * steps.mean(1)).tolist()
     own = Evaluation(score[0], steps[0], torch.zeros(score.shape[1]), 12, True)
-    return Sweep("alpha", list(range(len(score))), score, steps, operations, 120.0, own, 120.0)
+    full = Reference("full depth", score[0], 12.0, 120.0)
+    return Sweep("alpha", list(range(len(score))), score, steps, operations, 120.0, full, own, 120.0)
 
 
 def risk(of: Sweep) -> Tensor:
@@ -97,6 +99,16 @@ def test_too_little_data_falls_back_to_full_depth_and_says_so(population):
     assert (found.value, found.kept) == (0, False)
     assert "cannot be promised" in str(found)
     assert "299 at least are needed" in str(found)
+
+
+def test_a_deepest_setting_that_falls_short_of_full_depth_is_not_promised(population):
+    """Full depth is right everywhere, every setting wrong on two examples of a hundred: none can promise one point."""
+    score = torch.ones(3, 1000)
+    score[:, ::50] = 0.0
+    swept = replace(sweep(score, torch.full((3, 1000), 5.0)), reference=Reference("full depth", torch.ones(1000), 12.0, 120.0))
+    found = dropping(swept, 1.0, 0.05)
+    assert not found.kept and (found.full_accuracy, found.full_steps, found.full_operations) == (1.0, 12.0, 120.0)
+    assert "the deepest setting loses 20 of 1,000 examples" in str(found)
 
 
 def test_a_budget_of_operations(population):

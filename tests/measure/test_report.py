@@ -112,6 +112,17 @@ def test_no_runs():
     Page(render({"runs": None, "task": None, "environment": None}))
 
 
+def test_an_axis_that_is_cut_says_so():
+    assert f"axis from 98.8{NBSP}%" in plots.svg(plots.frontier([make_run()]))
+    whole = [make_run(accuracy=0.01), make_run("ACT", accuracy=1.0)]
+    assert "axis from" not in plots.svg(plots.frontier(whole))
+
+
+def test_a_cell_knows_its_column():
+    """So that a narrow page can show the rows one below the other."""
+    assert '<td data-of="Operations per example">' in render(make_result())
+
+
 def test_many_runs_look_different_and_alike_everywhere():
     runs = [make_run("Fixed", 10.0), *(make_run(f"LAC {i}" * (1 + i), seed=i) for i in range(13))]
     assert len({(look.color, look.dash) for look in looks(runs)}) == 14

@@ -65,8 +65,8 @@ class Adaptive(Base):
             head = MaxMeanClassifier(self.config.hidden_size, self.config.num_labels)
         step = kin.step(self, about["frozen_kv"])
         assert step.max_steps is not None
-        limit = min(about.get("max_steps", step.max_steps), step.max_steps)  # a model may be loaded with fewer layers
-        net = Ponder(step, halting, head=head, max_steps=limit, encoder=Embeddings(self))
+        net = Ponder(step, halting, head=head, encoder=Embeddings(self))
+        net.max_steps = min(about.get("max_steps", step.max_steps), step.max_steps)  # it may be loaded with fewer layers
         for new in (net.halting, net.head):
             if new is not None:
                 new.to(device=self.device, dtype=self.dtype)

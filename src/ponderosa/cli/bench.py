@@ -1,12 +1,11 @@
 """`ponderosa bench`: speed, as ratios against named baselines in the same run."""
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 from jsonargparse import ArgumentParser, Namespace
 
-from ponderosa.cli.options import command_line, save_json
+from ponderosa.cli.options import command_line, png, save_json
 from ponderosa.measure.table import table
 from ponderosa.training.experiment import Help
 
@@ -107,15 +106,16 @@ def _train(options: Namespace) -> dict[str, Any]:
 def _engine(options: Namespace) -> dict[str, Any]:
     from ponderosa.bench.engine import bench_engine
 
+    plot = png(options.plot)
     found = bench_engine(full=options.full, threads=options.threads, only=options.only, progress=options.progress)
     print(table(found["rows"], ENGINE))
     print()
     print("\n".join(f"{name.replace('_', ' ')}: {value}" for name, value in found["summary"].items()))
-    if options.plot:
+    if plot is not None:
         from ponderosa.bench.plot import speedup_by_batch
         from ponderosa.measure.figure import save_png
 
-        print(save_png(speedup_by_batch(found["rows"]), Path(options.plot)))
+        print(save_png(speedup_by_batch(found["rows"]), plot))
     return found
 
 

@@ -4,9 +4,9 @@ from jsonargparse import ArgumentParser
 
 from ponderosa.cli.options import at_least_one, command_line, save_json
 from ponderosa.measure.batches import batches
-from ponderosa.measure.calibrate import calibrate
+from ponderosa.measure.calibrate import Calibration, calibrate
 from ponderosa.measure.environment import environment
-from ponderosa.training.experiment import Help
+from ponderosa.training.experiment import Help, read_calibration
 from ponderosa.training.opened import Opened, open_run
 from ponderosa.training.run import write_json
 
@@ -15,18 +15,19 @@ ABOUT = """Set the knob of a trained run's halting on held-out data (the validat
   ponderosa calibrate runs/parity-exit --drop 1.0 --delta 0.05     at most 1 point below full depth, with probability 0.95
   ponderosa calibrate runs/parity-exit --operations 200000         at most so many operations per example on average
 
-"Full depth" is the deepest setting of the knob. The setting is kept in the run's folder, calibration.json, and every command
-uses it from then on (and says so); `--undo true` goes back. Where there are too few examples for the promise, the run thinks
-as long as it can, or as it did where that is right more often.
+"Full depth" takes every step and nothing halts; where an answer weighs several steps (ACT), it is the deepest setting of the
+knob. The setting is kept in the run's folder, calibration.json, and every command uses it from then on (and says so);
+`--undo true` goes back. Where the promise cannot be made (too few examples), an earlier calibration stays; without one, the run
+thinks as long as its knob lets it, or as it did where that is right more often.
 """
 
 
 def main(argv: list[str]) -> None:
     parser = ArgumentParser(prog="ponderosa calibrate", description=ABOUT, formatter_class=Help, exit_on_error=False)
     parser.add_argument("run", help="the run's folder")
-    parser.add_argument("--drop", type=float | None, default=None, help="points of accuracy that may be lost")
+    parser.add_argument("--drop", type=float, default=None, help="points of accuracy that may be lost")
     parser.add_argument("--delta", type=float, default=0.05, help="how often the promise may be broken")
-    parser.add_argument("--operations", type=float | None, default=None, help="per example on average, instead of --drop")
+    parser.add_argument("--operations", type=float, default=None, help="per example on average, instead of --drop")
     parser.add_argument("--examples", type=int, default=10_000, help="held-out examples, at most")
     parser.add_argument("--settings", type=int, default=100, help="settings of the knob to choose from")
     parser.add_argument("--knob", type=str | None, default=None, help="max_steps, if not the mechanism's own")
@@ -46,12 +47,21 @@ def main(argv: list[str]) -> None:
         run.net, list(data), drop=options.drop, delta=options.delta, operations=options.operations,
         settings=options.settings, knob=options.knob, score=task.score, progress=options.progress,
     )  # fmt: skip
+    earlier = read_calibration(run.folder)
+    if earlier is not None and earlier.kept and not found.kept:
+        print(f"{found.promise}: cannot be promised. The earlier calibration stays: {earlier}")
+    else:
+        keep(run, found)
+    save_json(options.json, {**found.record(), "command": command_line("calibrate", argv), "environment": environment()})
+
+
+def keep(run: Opened, found: Calibration) -> None:
+    """Every command uses the setting from now on."""
     write_json(run.folder.calibration, found.record())
     if run.model is not None:  # so that whoever loads the model, not the run, has the setting, too
         found.apply(run.model)
         run.model.save_pretrained(run.folder.model)
     print(f"{found}\n{run.folder.calibration}")
-    save_json(options.json, {**found.record(), "command": command_line("calibrate", argv), "environment": environment()})
 
 
 def undo(run: Opened) -> None:

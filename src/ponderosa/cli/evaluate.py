@@ -42,9 +42,9 @@ def main(argv: list[str]) -> None:
     print(f"mean steps          {figures['mean_steps']:.2f}  of {figures['max_steps']}")
     print(f"operations          {figures['operations']:,.0f}  of {figures['full_operations']:,.0f} at full depth, per example")
     print(f"time                {figures['microseconds']:.2f} us  of {figures['full_microseconds']:.2f} us, per example")
-    print()
     columns = {"difficulty": "difficulty", "examples": "examples", "accuracy": "accuracy", "steps": "mean steps"}
-    print(table(figures["by_difficulty"], columns))
+    if figures["by_difficulty"]:
+        print(f"\n{table(figures['by_difficulty'], columns)}")
     if options.limits:
         print(f"\naccuracy with other limits on steps, in all and by difficulty:\n\n{by_limit(figures['longer'])}")
     if figures["collapse"]:

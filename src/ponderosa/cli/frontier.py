@@ -1,18 +1,17 @@
 """`ponderosa frontier`: accuracy against what it costs, over all settings of trained runs' halting."""
 
-from pathlib import Path
 from typing import Any
 
 from jsonargparse import ArgumentParser
 
-from ponderosa.cli.options import at_least_one, command_line, save_json
+from ponderosa.cli.options import at_least_one, command_line, png, save_json
 from ponderosa.measure.batches import batches
 from ponderosa.measure.environment import environment
 from ponderosa.measure.figure import save_png
 from ponderosa.measure.frontier import frontier
 from ponderosa.measure.plots import frontier as draw
 from ponderosa.training.experiment import Help
-from ponderosa.training.opened import by_task, groups, open_run
+from ponderosa.training.opened import by_task, groups, open_runs
 
 ABOUT = """Accuracy against mean steps, operations and time: the halting's knob is swept at inference, nothing is trained again.
 
@@ -39,9 +38,9 @@ def main(argv: list[str]) -> None:
     parser.add_argument("--json", type=str | None, default=None, help="write the figures to this file, too")
     options = parser.parse_args(argv)
     at_least_one(examples=options.examples, settings=options.settings)
+    plot = png(options.plot)
     found: list[dict[str, Any]] = []
-    plot = None if options.plot is None else Path(options.plot)
-    tasks = by_task(open_run(run, calibrated=False) for run in options.runs)
+    tasks = by_task(open_runs(options.runs, calibrated=False))
     for number, runs in enumerate(tasks, start=1):
         task = runs[0].task
         data = list(batches(task, "test", options.examples, task.at_once))

@@ -77,6 +77,13 @@ def at_least_one(**options: int) -> None:
             raise ValueError(f"--{name} {value}: at least 1 is needed")
 
 
+def png(path: str | None) -> Path | None:
+    """Where to draw, refused before any work is done if it names another kind of file."""
+    if path is not None and Path(path).suffix.lower() != ".png":
+        raise ValueError(f"--plot {path}: figures are drawn as PNG, so name a file that ends in .png")
+    return None if path is None else Path(path)
+
+
 def command_line(command: str, argv: list[str]) -> str:
     """The command as the user typed it."""
     return shlex.join(["ponderosa", command, *argv])

@@ -13,7 +13,7 @@ from ponderosa.measure.environment import environment
 from ponderosa.measure.portrait import portrait
 from ponderosa.measure.report import write_report
 from ponderosa.training.experiment import Help, read_calibration
-from ponderosa.training.opened import Opened, by_task, groups, open_run
+from ponderosa.training.opened import Opened, by_task, groups, open_runs
 
 ABOUT = """One page about trained runs: the verdict in a sentence, the frontier, training, where the steps go, easy and hard
 examples, time by batch size, the exact command and the machine. One HTML file that needs nothing else.
@@ -37,7 +37,7 @@ def main(argv: list[str]) -> None:
     options = parser.parse_args(argv)
     at_least_one(examples=options.examples, settings=options.settings)
     parts: list[dict[str, Any]] = []
-    for runs in by_task(map(open_run, options.runs)):
+    for runs in by_task(open_runs(options.runs)):
         named = groups(runs).items()
         shown = [of_seeds(seeds, name, options.examples, options.settings, options.progress) for name, seeds in named]
         parts.append({"task": runs[0].about, "runs": shown})

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import torch
 from torch import Tensor
@@ -69,7 +69,7 @@ class DepthEstimator(ABC):
         Path(path).write_text(json.dumps(text, ensure_ascii=False) + "\n", encoding="utf-8")
 
     @classmethod
-    def load(cls, path: Path | str) -> DepthEstimator:
+    def load(cls, path: Path | str) -> Self:
         """Read an estimator from its file, whichever kind it is."""
         try:
             facts = json.loads(Path(path).read_text(encoding="utf-8"))

@@ -1,6 +1,8 @@
 """Composition: halt when any of several says so, and bounds on the number of steps."""
 
+from collections.abc import Sequence
 from functools import reduce
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -38,33 +40,39 @@ class AnyOf(Halting):
         self.term_names = haltings[0].term_names
 
     @property
+    def parts(self) -> Sequence[Halting]:
+        """The mechanisms: a `ModuleList` knows only that they are modules."""
+        return cast(Sequence[Halting], self.haltings)
+
+    @property
     def hard(self) -> bool:
-        return self.haltings[0].hard  # type: ignore[return-value]
+        return self.parts[0].hard
 
     def build(self, size: int | None) -> None:
-        for halting in self.haltings:
-            halting.build(size)  # type: ignore[operator]
+        for halting in self.parts:
+            halting.build(size)
 
     def begin(self, state: Tensor, units: Units) -> Memory:
-        return {str(i): h.begin(state, units) for i, h in enumerate(self.haltings)}  # type: ignore[operator]
+        return {str(i): h.begin(state, units) for i, h in enumerate(self.parts)}
 
     def ends(self, memory: Memory) -> set[int] | None:
-        each = [h.ends(memory[str(i)]) for i, h in enumerate(self.haltings)]  # type: ignore[operator]
-        return None if any(ends is None for ends in each) else set().union(*each)
+        each = [h.ends(memory[str(i)]) for i, h in enumerate(self.parts)]
+        known = [ends for ends in each if ends is not None]
+        return set[int]().union(*known) if len(known) == len(each) else None
 
     def update(self, n: int | Tensor, state: Tensor, output: Tensor | None, memory: Memory) -> Verdict:
-        results = [h.update(n, state, output, memory[str(i)]) for i, h in enumerate(self.haltings)]  # type: ignore[operator]
+        results = [h.update(n, state, output, memory[str(i)]) for i, h in enumerate(self.parts)]
         done = reduce(torch.logical_or, [d for _, d, _ in results])
         return results[0][0], done, {str(i): m for i, (_, _, m) in enumerate(results)}
 
     def knob(self, limit: int) -> Knob | None:
-        return self.haltings[0].knob(limit)  # type: ignore[operator]
+        return self.parts[0].knob(limit)
 
     def loss(self, solution: Solution, target: Tensor, criterion: Criterion) -> Tensor:
-        return self.haltings[0].loss(solution, target, criterion)  # type: ignore[operator]
+        return self.parts[0].loss(solution, target, criterion)
 
     def terms(self, solution: Solution) -> dict[str, Tensor]:
-        return self.haltings[0].terms(solution)  # type: ignore[operator]
+        return self.parts[0].terms(solution)
 
 
 class Bounded(Halting):

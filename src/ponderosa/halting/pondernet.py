@@ -86,7 +86,8 @@ class PonderNet(Halting):
     def update(self, n: int | Tensor, state: Tensor, output: Tensor | None, memory: Memory) -> Verdict:
         if self.training:
             shares, dones, memory = self.scan(1, state[None], None, memory)
-            return shares[0], dones[0], memory  # type: ignore[index]
+            assert shares is not None, "training tells the share of every step"
+            return shares[0], dones[0], memory
         survival = memory["log_survival"] + F.logsigmoid(-self.logits(state, memory))
         cumulative = -torch.expm1(survival)
         done = cumulative > memory["draw"] if self.evaluation == "sample" else cumulative >= self.threshold

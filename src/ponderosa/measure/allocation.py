@@ -49,9 +49,13 @@ class Allocation:
 
     @property
     def regret(self) -> float:
-        """How many steps more than that oracle an example takes on average; one that is never right counts as none."""
-        surplus = torch.where(self.first_right > 0, self.seen.steps - self.first_right, 0.0)
-        return float(surplus.mean())
+        """How many steps an example goes on after that oracle would have halted it, on average.
+
+        One that halts before counts as none (what it loses is accuracy: `underthinking`), and so does one that is never right:
+        there is no step at which the oracle would halt it.
+        """
+        beyond = (self.seen.steps - self.first_right).clamp_min(0)
+        return float(torch.where(self.first_right > 0, beyond, 0.0).mean())
 
     @property
     def fairness(self) -> dict[str, float | None]:
@@ -61,8 +65,9 @@ class Allocation:
         return {"difficulty": self.seen.fairness(), "first right step": first}
 
     def by_difficulty(self) -> Frame:
-        """The figures of each difficulty, the easiest first."""
-        return self._grouped(self.seen.difficulty, "difficulty")
+        """The figures of each difficulty, the easiest first; none where no example is harder than another."""
+        frame = self._grouped(self.seen.difficulty, "difficulty")
+        return frame if len(frame) > 1 else Frame([], {})
 
     def by_class(self, names: Sequence[str] | None = None) -> Frame:
         """The figures of each class; none where there are too many to read."""
@@ -107,13 +112,16 @@ class Allocation:
             f"{key.replace('_', ' '):22} {value:.4g}" for key, value in self.summary().items() if isinstance(value, float)
         )
         warning = f"\nwarning: {self.seen.collapse()}" if self.seen.collapse() else ""
-        return f"{facts}{warning}\n\n{self.by_difficulty()}\n\n{self.by_depth()}"
+        return "\n\n".join([f"{facts}{warning}", *(repr(frame) for frame in self._shown())])
 
     def _repr_html_(self) -> str:
         from ponderosa.measure import html
 
         facts = {key.replace("_", " "): value for key, value in self.summary().items()}
-        return f"{html.definitions(facts, 'allocation')}{self.by_difficulty()._repr_html_()}{self.by_depth()._repr_html_()}"
+        return html.definitions(facts, "allocation") + "".join(frame._repr_html_() for frame in self._shown())
+
+    def _shown(self) -> list[Frame]:
+        return [frame for frame in (self.by_difficulty(), self.by_depth()) if frame]
 
 
 def allocation(model: Any, data: Data, *, score: Score = right, progress: bool = False) -> Allocation:
@@ -124,20 +132,20 @@ def allocation(model: Any, data: Data, *, score: Score = right, progress: bool =
     """
     from tqdm import tqdm
 
-    net, limits = network(model), list(range(1, network(model).max_steps + 1))
+    net, limits = network(model), list(range(1, network(model).full_depth + 1))
     given, each, steps, labels, difficulty, confidence = [], [], [], [], [], []
     with evaluating(net):
-        stopped = unhalted(net, net.max_steps).eval() if net.halting.hard else net
+        stopped = unhalted(net, net.full_depth).eval() if net.halting.hard else net
         for batch in read(tqdm(data, desc="every step", unit="batch", disable=not progress), net):
             (output,), (taken,) = player(net, batch)(None, [None])
-            outputs, _ = player(stopped, batch, progress)(Knob(stopped, "max_steps", net.max_steps, 1), limits)
+            outputs, _ = player(stopped, batch, progress)(Knob(stopped, "max_steps", net.full_depth, 1), limits)
             given.append(score(output, batch.y).cpu())
             each.append(torch.stack([score(one, batch.y) for one in outputs]).cpu())
             steps.append((taken if taken.ndim == 1 else mean_of_tokens(taken)).float().cpu())
             labels.append(batch.y.reshape(len(batch), -1)[:, 0].cpu())
             difficulty.append(batch.difficulty.cpu())
             confidence.append(log_probabilities(output).amax(-1).exp().reshape(len(batch), -1).mean(1).cpu())
-    seen = Evaluation(torch.cat(given), torch.cat(steps), torch.cat(difficulty), net.max_steps, adapts(net))
+    seen = Evaluation(torch.cat(given), torch.cat(steps), torch.cat(difficulty), net.full_depth, adapts(net))
     return _allocation(seen, torch.cat(each, 1) > 0.5, torch.cat(labels), torch.cat(confidence))
 
 

@@ -33,11 +33,14 @@ def line(look: Look) -> dict[str, Any]:
 
 
 def percent_axis(axis: "Axes", least: float = 0.0) -> None:
-    """Percentages, with no room for what is above 100 or far below `least`."""
+    """Percentages, with no room for what is above 100 or far below `least`; an axis that does not begin at 0 says so."""
     low, high = axis.dataLim.intervaly if math.isfinite(axis.dataLim.y0) else (0.0, 1.0)
     low = max(low, least)
     span = max(high - low, 0.02)
-    axis.set_ylim(max(0.0, low - 0.08 * span), min(1.0, high) + 0.06 * span)
+    bottom = max(0.0, low - 0.08 * span)
+    axis.set_ylim(bottom, min(1.0, high) + 0.06 * span)
+    if bottom > 0:
+        axis.set_title(f"axis from {100 * bottom:.3g}{NBSP}%", loc="right", fontweight="normal", fontsize=9)
     axis.yaxis.set_major_formatter(lambda share, _: f"{100 * share:.6g}{NBSP}%")
 
 

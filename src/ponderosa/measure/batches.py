@@ -47,6 +47,11 @@ def right(output: Tensor, target: Tensor) -> Tensor:
     tensor([1., 0.])
     """
     label = log_probabilities(output).argmax(-1)
+    if target.numel() != label.numel():
+        raise ValueError(
+            f"the targets are {list(target.shape)}, the answers {list(output.shape)}: a class's number for each answer is "
+            f"needed, {list(label.shape)} (of one-hot targets, y.argmax(-1))"
+        )
     same = (label == target.reshape(label.shape)).to(output.dtype)
     return same if same.ndim == 1 else same.flatten(1).mean(1)
 

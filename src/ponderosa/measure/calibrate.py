@@ -24,7 +24,7 @@ class Calibration:
     examples: int
     accuracy: float
     full_accuracy: float
-    """At the deepest setting."""
+    """Of the network at full depth, as all that is full here: nothing halts (see `measure.sweep.Reference`)."""
     mean_steps: float
     full_steps: float
     operations: float
@@ -36,6 +36,8 @@ class Calibration:
     own_accuracy: float | None = None
     own_steps: float | None = None
     """Both with the setting that was there."""
+    instead: str = ""
+    """What the setting is, where the promise could not be made."""
 
     def apply(self, model: Any) -> None:
         """Turn the network's knob to the chosen setting: inference uses it from now on."""
@@ -49,8 +51,7 @@ class Calibration:
         saved = 1 - self.operations / self.full_operations if self.full_operations else 0.0
         setting = f"{self.knob} = {self.value:.6g}"
         if not self.kept:
-            why = "which thinks longest" if self.mean_steps >= self.full_steps else "as it was: deeper, it is right less often"
-            return f"{self.promise}: cannot be promised, so {setting}, {why}"
+            return f"{self.promise}: cannot be promised, so {setting}, {self.instead}"
         return (
             f"{self.promise}: {setting} takes {self.mean_steps:.2f} instead of {self.full_steps:.2f} steps and saves "
             f"{saved:.0%} of the operations, at accuracy {self.accuracy:.4f} instead of {self.full_accuracy:.4f} "
@@ -60,7 +61,8 @@ class Calibration:
     def _as_it_was(self) -> str:
         if self.own_accuracy is None or self.own_steps is None:
             return ""
-        return f"; as it was: {self.own_steps:.2f} steps at accuracy {self.own_accuracy:.4f}"
+        weak = ", more than what the promise is held against" if self.own_accuracy > self.full_accuracy else ""
+        return f"; as it was: {self.own_steps:.2f} steps at accuracy {self.own_accuracy:.4f}{weak}"
 
     __repr__ = __str__
 
@@ -79,8 +81,8 @@ def calibrate(
     Args:
         model: a `Ponder`, or what `po.adapt` made.
         data: a data loader of examples that were not trained on (see `measure.batches.Data`).
-        drop: how many points of accuracy may be lost against full depth, the deepest setting of the knob; in 100 - 100 * delta
-            of 100 calibrations it is no more.
+        drop: how many points of accuracy may be lost against full depth, where nothing halts; in 100 - 100 * delta of 100
+            calibrations it is no more. Where an answer weighs several steps (ACT), full depth is the knob's deepest setting.
         delta: how often the promise may be broken.
         operations: instead of `drop`, how many an example may take on average.
         settings: how many to choose from.
@@ -95,24 +97,31 @@ def calibrate(
     if not 0 < delta < 1:
         raise ValueError(f"delta={delta}: a probability lies between 0 and 1")
     swept = sweep(model, data, settings=settings, knob=knob, score=score, progress=progress)
-    return within(swept, operations) if drop is None else dropping(swept, drop, delta)  # type: ignore[arg-type]
+    if operations is not None:
+        return within(swept, operations)
+    assert drop is not None, "one of the two was given"
+    return dropping(swept, drop, delta)
 
 
 def dropping(swept: Sweep, drop: float, delta: float) -> Calibration:
-    """The shallowest setting that loses at most `drop` points against the deepest, with probability 1 - delta."""
+    """The shallowest setting that loses at most `drop` points against full depth, with probability 1 - delta."""
     examples, share = swept.score.shape[1], drop / 100
-    losses = lost(swept.score, swept.score[0]).tolist()
+    losses = lost(swept.score, swept.reference.score).tolist()
     passed = safe(losses, examples, share, delta)
-    promise = f"at most {drop:g} point{'' if drop == 1 else 's'} below full depth, with probability {1 - delta:g}"
+    below = f"{drop:g} point{'' if drop == 1 else 's'} below {swept.reference.name}"
+    promise = f"at most {below}, with probability {1 - delta:g}"
     if examples < needed(share, delta):
         promise += f" (with {examples:,} examples; {needed(share, delta):,} at least are needed)"
-    # of those that pass, the cheapest: deeper settings come first, but a knob need not be monotone
-    chosen = min(range(passed), key=lambda i: (swept.operations[i], float(swept.steps[i].mean())), default=0)
+    elif not passed:
+        promise += f" (the deepest setting loses {losses[0]:,} of {examples:,} examples)"
     if not passed and swept.setting is not None and swept.own.accuracy > float(swept.score[0].mean()):
-        own = swept.own.accuracy, swept.own.mean_steps, swept.own_operations
-        return _calibration(swept, swept.setting, promise, False, None, *own)
-    bound = upper_bound(losses[chosen], examples, delta) if passed else None
-    return _chosen(swept, chosen, promise, passed > 0, bound)
+        seen = swept.own.accuracy, swept.own.mean_steps, swept.own_operations
+        return _calibration(swept, swept.setting, promise, *seen, instead="as it was: deeper, it is right less often")
+    if not passed:
+        return _chosen(swept, 0, promise, instead="which thinks longest")
+    # of those that pass, the cheapest: deeper settings come first, but a knob need not be monotone
+    chosen = min(range(passed), key=lambda i: (swept.operations[i], float(swept.steps[i].mean())))
+    return _chosen(swept, chosen, promise, kept=True, bound=upper_bound(losses[chosen], examples, delta))
 
 
 def within(swept: Sweep, operations: float) -> Calibration:
@@ -121,18 +130,19 @@ def within(swept: Sweep, operations: float) -> Calibration:
     if not affordable:
         raise ValueError(f"operations={operations:g}: the cheapest setting of {swept.knob} takes {min(swept.operations):,.0f}")
     chosen = max(affordable, key=lambda i: (float(swept.score[i].mean()), -swept.operations[i]))
-    return _chosen(swept, chosen, f"at most {operations:,.0f} operations on average", True, None)
+    return _chosen(swept, chosen, f"at most {operations:,.0f} operations on average", kept=True)
 
 
-def _chosen(swept: Sweep, i: int, promise: str, kept: bool, bound: float | None) -> Calibration:
+def _chosen(swept: Sweep, i: int, promise: str, **more: Any) -> Calibration:
     seen = float(swept.score[i].mean()), float(swept.steps[i].mean()), swept.operations[i]
-    return _calibration(swept, swept.values[i], promise, kept, bound, *seen)
+    return _calibration(swept, swept.values[i], promise, *seen, **more)
 
 
 def _calibration(
-    swept: Sweep, value: float, promise: str, kept: bool, bound: float | None, accuracy: float, steps: float, done: float
+    swept: Sweep, value: float, promise: str, accuracy: float, steps: float, done: float, kept: bool = False, **more: Any
 ) -> Calibration:
+    full = swept.reference
     return Calibration(
-        swept.knob, value, promise, kept, swept.score.shape[1], accuracy, float(swept.score[0].mean()), steps,
-        float(swept.steps[0].mean()), done, swept.operations[0], bound, swept.setting, swept.own.accuracy, swept.own.mean_steps,
+        swept.knob, value, promise, kept, swept.score.shape[1], accuracy, float(full.score.mean()), steps, full.steps,
+        done, full.operations, before=swept.setting, own_accuracy=swept.own.accuracy, own_steps=swept.own.mean_steps, **more,
     )  # fmt: skip

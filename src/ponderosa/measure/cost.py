@@ -64,8 +64,8 @@ def cost(
         given = {"state": state, "mask": solution.mask if mask is None else mask, "key": key, "depth": depth}
         read = net.step.read(solution.state)
         real, everything = real_tokens(read, given["mask"]), real_tokens(read, None)
-        limit = solution.max_steps
-        done = Prices(net, limit, x, given).total(solution.steps, real)
+        done = Prices(net, solution.max_steps, x, given).total(solution.steps, real)
+        limit = max(net.full_depth, solution.max_steps)
         full = Prices(unhalted(net, limit), limit, x, {**given, "depth": None})  # a depth per token means nothing to examples
         depths = torch.full_like(everything[:, 0], limit, dtype=torch.long)
         totals = done, full.total(depths, real), full.total(depths, everything)
@@ -108,7 +108,7 @@ def alternating(runs: Sequence[Callable[[], object]], repeats: int) -> list[floa
 def _answer(net: Ponder, batch: Batch, full_depth: bool) -> Callable[[], object]:
     """One evaluation of `batch`, as trained or with every step taken."""
     if full_depth:
-        net = unhalted(net, net.max_steps)
+        net = unhalted(net, net.full_depth)
     net.eval()
     batch = to_like(batch, first_parameter(net))
 

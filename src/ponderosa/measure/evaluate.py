@@ -32,9 +32,9 @@ class Evaluation:
         return float(self.steps.mean())
 
     def by_difficulty(self) -> list[dict[str, Any]]:
-        """The mean score and steps for each difficulty, the easiest first."""
-        rows = []
-        for level in self.difficulty.unique().tolist():
+        """The mean score and steps for each difficulty, the easiest first; nothing where no example is harder than another."""
+        rows, levels = [], self.difficulty.unique().tolist()
+        for level in levels if len(levels) > 1 else []:
             chosen = self.difficulty == level
             rows.append({
                 "difficulty": level, "examples": int(chosen.sum()),
@@ -101,7 +101,7 @@ def evaluate(
     finally:
         net.train(training)
     return Evaluation(
-        torch.cat(scores).cpu(), torch.cat(steps).cpu(), torch.cat(difficulties).cpu(), net.max_steps, adapts(net)
+        torch.cat(scores).cpu(), torch.cat(steps).cpu(), torch.cat(difficulties).cpu(), net.full_depth, adapts(net)
     )
 
 

@@ -97,6 +97,8 @@ def frontier(
     models = model if isinstance(model, (list, tuple)) else [model]
     if knob is None and not network(models[0]).halting.adaptive:
         settings = 1
+    if len(models) > 1:
+        data = list(data)  # a loader that shuffles would give each its own order: what is compared is example by example
     sweeps = [sweep(one, data, settings=settings, knob=knob, score=score, progress=progress) for one in models]
     times = [measured(one, data, sweeps[0].values, knob) for one in models] if time else None
     return joined(sweeps, name or type(network(models[0]).halting).__name__, times)

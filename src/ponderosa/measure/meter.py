@@ -47,8 +47,8 @@ class _Kind:
     def __init__(self, net: Ponder, batch: Batch):
         self.net = net
         given = {"state": None, "mask": batch.mask, "key": batch.key, "depth": None}
-        self.prices = Prices(net, net.max_steps, batch.x, given)
-        self.full_prices = Prices(unhalted(net, net.max_steps), net.max_steps, batch.x, given)
+        self.prices = Prices(net, net.full_depth, batch.x, given)
+        self.full_prices = Prices(unhalted(net, net.full_depth), net.full_depth, batch.x, given)
         one = tree_map(lambda leaf: leaf[:1], batch.x)
         self.read = net.step.read(net.begin(one)[1])
         self.steps: list[Tensor] = []
@@ -70,11 +70,11 @@ class _Kind:
         def cost(rows: int, depth: int) -> int:
             return self.prices.total(torch.full((rows,), depth, device=one.device), one.expand(rows, -1))
 
-        depths = range(1, self.net.max_steps + 1)
-        if any(cost(3, depth) != 3 * cost(1, depth) for depth in (1, self.net.max_steps)):
+        depths = range(1, self.net.full_depth + 1)
+        if any(cost(3, depth) != 3 * cost(1, depth) for depth in (1, self.net.full_depth)):
             return None
         return torch.tensor([0, *(cost(1, depth) for depth in depths)], dtype=torch.float64, device=one.device)
 
     def full(self) -> float:
         real = torch.cat(self.real)
-        return float(self.full_prices.total(torch.full((len(real),), self.net.max_steps, device=real.device), real))
+        return float(self.full_prices.total(torch.full((len(real),), self.net.full_depth, device=real.device), real))

@@ -1,20 +1,28 @@
 """One batch at any settings of a knob: replayed from one run of all steps where examples halt, run again where they do not."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import nullcontext
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 
 from ponderosa.engine.replay import replay, trace
 from ponderosa.halting.knob import Knob
+from ponderosa.measure.cost import unhalted
 from ponderosa.ponder import Ponder
 from ponderosa.tasks.base import Batch
 
-Player = Callable[[Knob | None, Sequence[Any]], tuple[Tensor, Tensor]]
-"""From a knob and its settings to the answers `[settings, batch, ...]` and steps `[settings, batch]` or
-`[settings, batch, token]`; without a knob the network as it is, one setting."""
+
+class Player(Protocol):
+    """Plays one batch."""
+
+    def __call__(self, knob: Knob | None, values: Sequence[Any]) -> tuple[Tensor, Tensor]:
+        """The answers `[settings, batch, ...]` and steps `[settings, batch]` or `[settings, batch, token]` at each setting of
+        a knob; without a knob those of the network as it is, one setting."""
+
+    def full(self) -> Tensor:
+        """The answers `[batch, ...]` of the last step, where nothing has halted before."""
 
 
 def player(net: Ponder, batch: Batch, progress: bool = False) -> Player:
@@ -22,21 +30,24 @@ def player(net: Ponder, batch: Batch, progress: bool = False) -> Player:
 
     Others are run again for every setting, with a progress bar if asked for.
     """
-    return _replayed(net, batch) if net.halting.unit == "example" else _again(net, batch, progress)
+    return _Replayed(net, batch) if net.halting.unit == "example" else _Again(net, batch, progress)
 
 
-def _replayed(net: Ponder, batch: Batch) -> Player:
-    encoded, state, units = net.begin(batch.x, mask=batch.mask, key=batch.key)
-    seen = trace(net.step, net.head, encoded, state, units, net.max_steps)
+class _Replayed:
+    def __init__(self, net: Ponder, batch: Batch):
+        encoded, state, units = net.begin(batch.x, mask=batch.mask, key=batch.key)
+        self.net, self.seen = net, trace(net.step, net.head, encoded, state, units, net.full_depth)
 
-    def play(knob: Knob | None, values: Sequence[Any]) -> tuple[Tensor, Tensor]:
+    def __call__(self, knob: Knob | None, values: Sequence[Any]) -> tuple[Tensor, Tensor]:
+        net, start = self.net, self.seen.start
+        own = torch.tensor([[net.max_steps]], device=start.device)
         if knob is None:
-            return replay(seen, net.step, net.halting, net.head)
-        settings = torch.tensor(values, device=seen.start.device)[:, None]
+            return self._replay(own)
+        settings = torch.tensor(values, device=start.device)[:, None]
         if knob.owner is net:
-            return replay(seen, net.step, net.halting, net.head, limits=settings)
-        with knob.turned(settings.to(seen.start.dtype) if settings.is_floating_point() else settings):
-            outputs, steps = replay(seen, net.step, net.halting, net.head)
+            return self._replay(settings)
+        with knob.turned(settings.to(start.dtype) if settings.is_floating_point() else settings):
+            outputs, steps = self._replay(own)
         if len(steps) != len(values):
             raise ValueError(
                 f"{type(net.halting).__name__} says nothing of each of {len(values)} settings of {knob.name}: its `update` "
@@ -44,19 +55,28 @@ def _replayed(net: Ponder, batch: Batch) -> Player:
             )
         return outputs, steps
 
-    return play
+    def full(self) -> Tensor:
+        return self.seen.answers[-1]
+
+    def _replay(self, limits: Tensor) -> tuple[Tensor, Tensor]:
+        return replay(self.seen, self.net.step, self.net.halting, self.net.head, limits)
 
 
-def _again(net: Ponder, batch: Batch, progress: bool) -> Player:
-    from tqdm import tqdm
+class _Again:
+    def __init__(self, net: Ponder, batch: Batch, progress: bool):
+        self.net, self.batch, self.progress = net, batch, progress
 
-    def play(knob: Knob | None, values: Sequence[Any]) -> tuple[Tensor, Tensor]:
-        outputs, steps = [], []
-        for value in tqdm(values, unit="setting", leave=False, disable=not progress or knob is None):
+    def __call__(self, knob: Knob | None, values: Sequence[Any]) -> tuple[Tensor, Tensor]:
+        from tqdm import tqdm
+
+        batch, outputs, steps = self.batch, [], []
+        for value in tqdm(values, unit="setting", leave=False, disable=not self.progress or knob is None):
             with nullcontext() if knob is None else knob.turned(value):
-                solution = net(batch.x, mask=batch.mask, key=batch.key)
+                solution = self.net(batch.x, mask=batch.mask, key=batch.key)
             outputs.append(solution.output)
             steps.append(solution.steps)
         return torch.stack(outputs), torch.stack(steps)
 
-    return play
+    def full(self) -> Tensor:
+        whole = unhalted(self.net, self.net.full_depth).eval()
+        return whole(self.batch.x, mask=self.batch.mask, key=self.batch.key).output

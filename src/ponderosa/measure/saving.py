@@ -32,7 +32,7 @@ class Saving:
     estimation_seconds: float = 0.0
 
     def __post_init__(self) -> None:
-        self.active = torch.zeros(self.net.max_steps)
+        self.active = torch.zeros(self.net.full_depth)
         self.whole = Ponder(self.net.step, Fixed(), head=self.net.head, encoder=self.net.encoder, check_finite=False)
 
     @torch.no_grad()
@@ -51,7 +51,7 @@ class Saving:
         steps = (solution.steps if solution.steps.ndim > 1 else solution.steps[:, None].expand_as(real)) * real
         self.examples += len(x)
         self.tokens += int(real.sum())
-        layers = torch.arange(1, self.net.max_steps + 1).view(-1, 1, 1)
+        layers = torch.arange(1, self.net.full_depth + 1).view(-1, 1, 1)
         self.active += (steps >= layers).sum((1, 2))
         spent = cost(self.net, x, solution, mask=mask)
         self.done += spent.done * len(x)
@@ -62,7 +62,7 @@ class Saving:
         """The figures that a table shows; the speed-up stands beside what the operations allow at most."""
         each = max(self.examples, 1)
         return {
-            "examples": self.examples, "tokens": self.tokens, "layers": self.net.max_steps,
+            "examples": self.examples, "tokens": self.tokens, "layers": self.net.full_depth,
             "mean_depth": float(self.active.sum()) / max(self.tokens, 1),
             "by_layer": (self.active / max(self.tokens, 1)).tolist(),
             "operations": self.done / each, "full_operations": self.full / each, "bound": self.full / max(self.done, 1.0),

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +23,23 @@ Score = Callable[[Tensor, Tensor], Tensor]
 
 
 @dataclass(frozen=True)
+class Reference:
+    """What a promise is held against: the network at full depth, where nothing halts.
+
+    Where an answer weighs several steps (ACT), when to halt is part of it: then the deepest setting of the knob.
+    """
+
+    name: str
+    """In words."""
+    score: Tensor
+    """How good each answer is `[examples]`."""
+    steps: float
+    """Per example on average."""
+    operations: float
+    """Per example on average."""
+
+
+@dataclass(frozen=True)
 class Sweep:
     """The settings of a knob, the deepest first: a row each, and a column for each example."""
 
@@ -35,6 +53,7 @@ class Sweep:
     """Per example, at each setting."""
     full_operations: float
     """Per example, at full depth without halting."""
+    reference: Reference
     own: Evaluation
     """The network as it is, its knob untouched."""
     own_operations: float
@@ -58,7 +77,7 @@ def knob_of(model: Any, name: str | None = None) -> Knob:
     'alpha'
     """
     net = network(model)
-    limit, own = Knob(net, "max_steps", net.max_steps, 1), net.halting.knob(net.max_steps)
+    limit, own = Knob(net, "max_steps", net.full_depth, 1), net.halting.knob(net.full_depth)
     known = {knob.name: knob for knob in (own, limit) if knob is not None}
     if name is not None and name not in known:
         raise ValueError(f"{type(net.halting).__name__} has no knob {name!r}: choose {' or '.join(known)}")
@@ -85,22 +104,46 @@ def sweep(
     from tqdm import tqdm
 
     net, turned = network(model), knob_of(model, knob)
-    values = turned.values(settings) if isinstance(settings, int) else list(settings)
-    meter, scores, steps, difficulty = Meter(net), [], [], []
+    values = _values(turned, settings)
+    meter, scores, steps, full_scores, difficulty = Meter(net), [], [], [], []
     with evaluating(net):
         for batch in read(tqdm(data, desc=f"{len(values)} settings", unit="batch", disable=not progress), net):
-            outputs, taken = _play(player(net, batch, progress), turned, values)
+            play = player(net, batch, progress)
+            outputs, taken = _play(play, turned, values)
             meter.add(batch, taken)
             targets = batch.y.expand(len(outputs), *batch.y.shape)
             scores.append(score(outputs.flatten(0, 1), targets.flatten(0, 1)).unflatten(0, outputs.shape[:2]).cpu())
             steps.append((taken if taken.ndim == 2 else mean_of_tokens(taken)).float().cpu())
             difficulty.append(batch.difficulty.cpu())
+            if net.halting.hard:
+                full_scores.append(score(play.full(), batch.y).cpu())
         *operations, own = meter.each()
         full = meter.full()
     *good, own_good = torch.cat(scores, 1)
     *depth, own_depth = torch.cat(steps, 1)
-    seen = Evaluation(own_good, own_depth, torch.cat(difficulty), net.max_steps, adapts(net))
-    return Sweep(turned.name, values, torch.stack(good), torch.stack(depth), operations, full, seen, own, turned.setting)
+    seen = Evaluation(own_good, own_depth, torch.cat(difficulty), net.full_depth, adapts(net))
+    if full_scores:
+        reference = Reference("full depth", torch.cat(full_scores), net.full_depth, full)
+    else:
+        deepest = f"the deepest setting, {turned.name} = {values[0]:.6g}"
+        reference = Reference(deepest, good[0], float(depth[0].mean()), operations[0])
+    return Sweep(
+        turned.name, values, torch.stack(good), torch.stack(depth), operations, full, reference, seen, own, turned.setting
+    )
+
+
+def _values(knob: Knob, settings: int | Sequence[float]) -> list[float]:
+    """The settings that were asked for, the deepest first if only their number was."""
+    if isinstance(settings, int):
+        if settings < 1:
+            raise ValueError(f"settings={settings}: at least one is needed")
+        return knob.values(settings)
+    values = list(settings) if isinstance(settings, Iterable) else []
+    if not values or not all(math.isfinite(value) for value in values):
+        raise ValueError(f"settings={settings}: say how many settings of {knob.name} there are to be, or list which (numbers)")
+    if knob.name == "max_steps" and not all(value in range(1, int(knob.deepest) + 1) for value in values):
+        raise ValueError(f"settings={settings}: max_steps goes from 1 to {knob.deepest}, the network's full depth")
+    return values
 
 
 def _play(play: Player, knob: Knob, values: list[float]) -> tuple[Tensor, Tensor]:

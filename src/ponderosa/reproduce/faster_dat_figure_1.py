@@ -30,12 +30,12 @@ def jobs(recipe: Mapping[str, Any], root: Path) -> dict[str, list[Job]]:
 def estimators(recipe: Mapping[str, Any], task: TextClassification) -> dict[str, WordTable]:
     """Mutual information, fitted now, and reconstruction if it is there."""
     layers = recipe["layers"]
-    found: dict[str, Any] = {
+    found: dict[str, WordTable] = {
         "MI": MutualInformation.fit(task.texts("train"), task.targets("train"), task.tokenizer, layers=layers)
     }
     file = depths_file(recipe["root"], task.name, PENALTY)
     if file.exists():
-        found["reconstruction"] = DepthEstimator.load(file)
+        found["reconstruction"] = WordTable.load(file)
     return found
 
 
@@ -44,9 +44,11 @@ def outcome(recipe: Mapping[str, Any], groups: Mapping[str, list[Job]]) -> Outco
     for name in recipe["tasks"]:
         task = task_of(recipe, name)
         found = estimators(recipe, task)
+        mutual = found["MI"]
+        assert isinstance(mutual, MutualInformation)
+        information = mutual.information
         depths = {kind: list(each.table.values()) for kind, each in found.items()}
         shares = {kind: [each.count(n) / len(each) for n in range(1, recipe["layers"] + 1)] for kind, each in depths.items()}
-        information = found["MI"].information  # type: ignore[attr-defined]
         for kind, each in found.items():
             known = sum(value == 0 for value in information.values()) if kind == "MI" else None
             words = len(each.table)
@@ -64,7 +66,7 @@ def outcome(recipe: Mapping[str, Any], groups: Mapping[str, list[Job]]) -> Outco
     return Outcome(rows, COLUMNS, text, figures, {"shares": data})
 
 
-def running_depth(estimator: WordTable, texts: list[str]) -> float:
+def running_depth(estimator: DepthEstimator, texts: list[str]) -> float:
     """The mean depth over the words of texts, each as often as it is there."""
     depths = [depth for text in texts for depth in estimator.depths(text)]
     return sum(depths) / len(depths)

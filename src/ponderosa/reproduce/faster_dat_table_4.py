@@ -32,7 +32,7 @@ def outcome(recipe: Mapping[str, Any], groups: Mapping[str, list[Job]]) -> Outco
             if name == CLASSIFIER or not file.exists():
                 continue
             paper = {f"paper_{key}": value for key, value in recipe["paper"][name].items()}
-            depth = running_depth(DepthEstimator.load(file), data.texts("test"))  # type: ignore[arg-type]
+            depth = running_depth(DepthEstimator.load(file), data.texts("test"))
             row = {"task": task, "penalty": options["penalty"], "depth": f"{depth:.2f}", **paper}
             rows.append({**row, **_trained(groups.get(f"{task}: {name}", []), data)})
     depths = [float(row["depth"]) for row in rows]

@@ -53,7 +53,8 @@ def average(run: Mapping[str, Any], hops: Iterable[int], key: str = "accuracy") 
 
 
 class Spread(NamedTuple):
-    """A quantity over seeds: its mean, its standard deviation (0 for one seed), and how many seeds there are."""
+    """A quantity over seeds: its mean, its standard deviation (0 for one seed), and how many seeds there are; none where
+    nothing was trained."""
 
     mean: float
     deviation: float
@@ -77,15 +78,16 @@ def written(spread: Spread | None, digits: int = 2) -> str | None:
     return None if spread is None else format(spread, str(digits))
 
 
-def finding(claim: str, ours: Iterable[float], theirs: Iterable[float], digits: int = 2) -> str:
-    """Whether one quantity is larger than another, beyond what seeds differ by, in words with the figures."""
-    a, b = over_seeds(ours), over_seeds(theirs)
+def finding(claim: str, ours: Iterable[float], theirs: Iterable[float] | float, digits: int = 2) -> str:
+    """Whether one quantity is larger than another, beyond what seeds differ by, in words with the figures; a plain number has
+    no seeds."""
+    a, b = over_seeds(ours), Spread(theirs, 0.0, 0) if isinstance(theirs, float) else over_seeds(theirs)
     if a is None or b is None:
         return f"{claim}: not trained here."
     margin = math.hypot(a.deviation, b.deviation)
     gap = a.mean - b.mean
     holds = "holds" if gap > margin else "does not hold" if -gap > margin else "open, within the spread over seeds"
-    alone = ", one seed" if min(a.seeds, b.seeds) == 1 else ""
+    alone = ", one seed" if 1 in (a.seeds, b.seeds) else ""
     return f"{claim}: {holds} ({written(a, digits)} against {written(b, digits)}{alone})."
 
 

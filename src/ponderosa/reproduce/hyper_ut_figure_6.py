@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from ponderosa.measure.evaluate import evaluate
-from ponderosa.reproduce.pictures import of_tokens
+from ponderosa.reproduce.pictures import made_harder, of_tokens
 from ponderosa.reproduce.recipe import Outcome, expand, kept, plus_minus, results
 from ponderosa.training.experiment import load
 from ponderosa.training.jobs import Job
@@ -52,7 +52,7 @@ def _noisy(job: Job) -> dict[str, Any]:
 
 def _look(job: Job) -> dict[str, Any]:
     experiment = load(job.folder)
-    return evaluate(experiment.net, experiment.task.made("noise"), examples=job.examples or 10_000).summary()  # type: ignore[attr-defined]
+    return evaluate(experiment.net, made_harder(experiment.task, "noise"), examples=job.examples or 10_000).summary()
 
 
 def reading(found: Mapping[str, list[dict[str, Any]]]) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 
 from ponderosa.measure.evaluate import Evaluation, evaluate
 from ponderosa.measure.probes import expected_steps
+from ponderosa.reproduce.pictures import made_harder
 from ponderosa.reproduce.recipe import Outcome, expand, kept, results
 from ponderosa.tasks.images.harder import Harder
 from ponderosa.training.experiment import load
@@ -49,10 +50,10 @@ def outcome(recipe: Mapping[str, Any], groups: Mapping[str, list[Job]]) -> Outco
 def look(job: Job, examples: int) -> dict[str, Any]:
     """Steps and accuracy at each level of difficulty, and how steps follow it."""
     experiment = load(job.folder)
-    net, plain = experiment.net, experiment.task
+    net = experiment.net
     found: dict[str, Any] = {}
     for way in WAYS:
-        task = plain.made(way)  # type: ignore[attr-defined]
+        task = made_harder(experiment.task, way)
         seen = evaluate(net, task, examples=examples)
         steps = expected_steps(net, task, examples)
         seen = Evaluation(seen.score, steps.cpu(), seen.difficulty, seen.max_steps, seen.adaptive)

@@ -1,4 +1,4 @@
-"""Galleries of a trained run's test images."""
+"""The test images of a trained run: made harder, and in galleries."""
 
 from typing import Any
 
@@ -6,7 +6,9 @@ import torch
 
 from ponderosa.measure import gallery
 from ponderosa.measure.probes import expected_steps
+from ponderosa.tasks.base import Task
 from ponderosa.tasks.images import ImageClassification
+from ponderosa.tasks.images.harder import Harder
 from ponderosa.training.experiment import load
 from ponderosa.training.jobs import Job
 
@@ -14,11 +16,22 @@ EXAMPLES = 8
 """Images whose tokens are shown."""
 
 
+def images(task: Task) -> ImageClassification:
+    """The task, if it is one of images."""
+    if not isinstance(task, ImageClassification):
+        raise TypeError(f"the task is {type(task).__name__}: one of images is needed, as MNIST or CIFAR10")
+    return task
+
+
+def made_harder(task: Task, harder: Harder) -> ImageClassification:
+    """The same images, those of the test made harder in this way."""
+    return images(task).made(harder)
+
+
 def by_steps(job: Job) -> dict[str, Any]:
     """The images by the steps that they took, or that are expected where steps are drawn."""
     experiment = load(job.folder)
-    task = experiment.task
-    assert isinstance(task, ImageClassification)
+    task = images(experiment.task)
     batch = task.batch("test", 0, job.examples or task.size("test"))
     steps = expected_steps(experiment.net, task, len(batch))
     return {

@@ -40,7 +40,8 @@ class CPVR(Task):
         most = max(train_hops, test_hops)
         if min(train_hops, test_hops) < 1 or most > self.reachable - 1:
             raise ValueError(
-                f"length={length}, train_hops={train_hops}, test_hops={test_hops}: from 1 to {self.reachable - 1} hops fit in"
+                f"length={length}: 1 to {self.reachable - 1} hops fit in, but training has {train_hops} and the test "
+                f"{test_hops}: make it longer, or the hops fewer"
             )
         if values is not None and values < length:
             raise ValueError(f"values={values}: at least the length, {length}, is needed, so that every position has a pointer")

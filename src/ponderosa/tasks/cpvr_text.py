@@ -80,12 +80,21 @@ class CPVRText(Task):
         return self._ids(["#"])[0][-2]  # the last is the end mark
 
     @cached_property
+    def question_tokens(self) -> int:
+        """The most that a question takes."""
+        return len(self._ids([" ".join([self._widest] * self.length)])[0])
+
+    @cached_property
+    def _widest(self) -> str:
+        """The number of most tokens: a large one may be one token, others not."""
+        numbers = [str(number) for number in range(self.numbers.largest + 1)]
+        return max(zip(map(len, self._ids(numbers)), numbers, strict=True))[1]
+
+    @cached_property
     def longest(self) -> int:
         """Tokens that an answer may take before it counts as endless: enough for twice the hops of the test."""
         stops = 2 * self.numbers.test_hops if self.scratch_pad else 1
-        numbers = [str(number) for number in range(self.numbers.largest + 1)]
-        widest = max(zip(map(len, self._ids(numbers)), numbers, strict=True))[1]  # a large number may be one token, others not
-        return len(self._ids([" ".join([widest] * stops + ["#"])])[0])
+        return len(self._ids([" ".join([self._widest] * stops + ["#"])])[0])
 
     def texts(self, split: Split, index: int, size: int, seed: int = 0) -> Texts:
         """Batch number `index` of `size` examples as strings."""

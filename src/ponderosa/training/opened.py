@@ -51,12 +51,21 @@ def open_run(folder: Path | str, *, calibrated: bool = True, max_steps: int | No
         return Opened(run, config or {}, experiment.task, experiment.net)
     known = {field.name for field in fields(TextRun)}
     model = load_model(run.model).eval()
-    limit = max_steps if calibrated else model.net.step.max_steps
+    limit = max_steps if calibrated else model.net.full_depth
     model.net.max_steps = limit or model.net.max_steps
     found = read_calibration(run)
     if not calibrated and found is not None and found.before is not None:  # the model carries its setting, too
         knob_of(model, found.knob).turn(found.before)
     return Opened(run, config, text_task(TextRun(**{k: v for k, v in config.items() if k in known})), model.net, model)
+
+
+def open_runs(folders: Sequence[Path | str], *, calibrated: bool = True) -> list[Opened]:
+    """Open several runs; one folder named twice would pass for two seeds."""
+    paths = [Path(folder).resolve() for folder in folders]
+    twice = {str(path) for path in paths if paths.count(path) > 1}
+    if twice:
+        raise ValueError(f"named twice: {', '.join(sorted(twice))}. A run counts once; seeds are runs of their own")
+    return [open_run(folder, calibrated=calibrated) for folder in folders]
 
 
 def groups(runs: Iterable[Opened]) -> dict[str, list[Opened]]:

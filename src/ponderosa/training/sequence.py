@@ -33,7 +33,7 @@ class SequenceObjective(Learner):
         self.net: Any = net
         self.task: CPVRText = task
         self.head = TokenHead(net) if exits else None
-        self.hide_label = hide_label and task.scratch_pad
+        self.hide_label = hide_label
         self.title = f"{type(task).__name__.lower()} {type(net).__name__}"
 
     def forward(self, batch: Batch) -> tuple[Tensor, Tensor]:

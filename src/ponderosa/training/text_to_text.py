@@ -57,10 +57,13 @@ class TextToTextRun:
 
 def fine_tune(run: TextToTextRun, settings: Settings, folder: RunFolder, *, examples: int = 5_000) -> dict[str, Any]:
     """Train, judge what it writes on the test set, and save the model with its tokenizer into the run's folder."""
+    if run.hide_label and not run.scratch_pad:
+        raise ValueError("hide_label without a scratch-pad: the label is all that is written, so leave out one of the two")
     task = build_task(run)
     task.check_tokenizer()
     torch.manual_seed(settings.seed)
     model = pretrained(run.model) if run.model else small(run, task)
+    check_positions(model, task)
     learner = SequenceObjective(model, task, run.exits, run.hide_label)
     claim(folder, plain_text(run, settings))  # only now: a command that was refused leaves no folder behind
     progress = train(learner, settings, folder)
@@ -107,6 +110,16 @@ def pretrained(name: str) -> Any:
     from transformers import AutoModelForSeq2SeqLM
 
     return AutoModelForSeq2SeqLM.from_pretrained(name, use_safetensors=True)
+
+
+def check_positions(model: Any, task: CPVRText) -> None:
+    """Refuse texts that are longer than a model has positions for, before any work is done."""
+    there, needed = getattr(model.config, "max_position_embeddings", None), max(task.question_tokens, task.longest)
+    if there is not None and needed > there:
+        raise ValueError(
+            f"length={task.length}: questions take up to {task.question_tokens} tokens and answers {task.longest}, but "
+            f"{type(model).__name__} has {there} positions: make --length smaller, or choose another --model"
+        )
 
 
 def small(run: TextToTextRun, task: CPVRText) -> Any:

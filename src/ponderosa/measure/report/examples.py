@@ -6,24 +6,28 @@ from typing import Any
 
 from ponderosa.measure.coloured import coloured
 from ponderosa.measure.figure import Run, looks
-from ponderosa.measure.formatting import decimal
+from ponderosa.measure.formatting import decimal, finite
 
 TITLES = {"fewest": "Fewest steps", "most": "Most steps"}
 
 
 def examples(runs: Sequence[Run]) -> str:
     """The section, where any run shows examples: of those that adapt."""
-    parts = [
-        _of_run(run["extremes"], look.label, int(run.get("max_steps") or 1))  # type: ignore[arg-type, call-overload]
-        for run, look in zip(runs, looks(runs))
-        if run.get("extremes") and run.get("histogram") and max(run["histogram"]) < 1  # type: ignore[call-overload]
-    ]
+    parts = [_of_run(run, look.label) for run, look in zip(runs, looks(runs)) if run.get("extremes") and _adapts(run)]
     if not parts:
         return ""
     return f"<section>\n<h3>Easy and hard examples</h3>\n{''.join(parts)}</section>"
 
 
-def _of_run(found: Mapping[str, Sequence[Mapping[str, Any]]], name: str, limit: int) -> str:
+def _adapts(run: Run) -> bool:
+    """Whether its examples do not all halt at the same step."""
+    shares: Any = run.get("histogram")
+    return bool(shares) and max(shares) < 1
+
+
+def _of_run(run: Run, name: str) -> str:
+    found: Any = run["extremes"]
+    limit = int(finite(run.get("max_steps")) or 1)
     lists = "".join(
         f'<div><h4>{TITLES[kind]}</h4>\n<ul class="examples">\n{"".join(_example(one, limit) for one in chosen)}</ul></div>\n'
         for kind, chosen in found.items()

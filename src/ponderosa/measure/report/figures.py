@@ -15,7 +15,8 @@ Plot = Callable[[Sequence[Run]], "Figure"]
 
 SWEPT = (
     "Each line is one trained network at all settings of its halting, from few steps to many, without training again; the "
-    "large marker is the network as it is. The band holds the accuracy in 95 of 100 resamplings. Up and to the left is better."
+    "large marker is the network as it is. The band holds the accuracy in 95 of 100 resamplings. Up and to the left is better. "
+    "What is right less often than the accuracy axis begins at is not shown."
 )
 FIGURES: tuple[tuple[str, str, str, Plot], ...] = (
     ("frontier", "Accuracy and steps", SWEPT, plots.frontier),

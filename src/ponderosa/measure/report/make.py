@@ -19,13 +19,16 @@ def report(
 
     Args:
         models: a `Ponder` each, or what `po.adapt` made, by name; a list of them for the seeds of one network.
-        data: a data loader (see `measure.batches.Data`) that can be gone through more than once.
+        data: a data loader (see `measure.batches.Data`); all networks see the same batches of it.
         path: the file.
         title: of the page.
         task: says how good an answer is and how an example is shown; without one, the likeliest class is the answer.
         settings: of each knob.
         progress: whether to show a progress bar.
     """
+    if not isinstance(models, Mapping):
+        raise TypeError(f'models is {type(models).__name__}: networks by name are needed, as report({{"LAC": net}}, ...)')
+    data = list(data)
     runs = [
         portrait(model if isinstance(model, list) else [model], data, name, task=task, settings=settings, progress=progress)
         for name, model in models.items()

@@ -10,8 +10,9 @@ from ponderosa.measure.formatting import decimal, finite, percent
 
 EXPLAINED = (
     "<p>An oracle that knew the targets would halt each example at the first step whose answer is right; its accuracy and "
-    "the steps that a run takes beyond it (<dfn>regret</dfn>) say what better halting could still gain. With few classes, some "
-    "first answers are right by luck. <dfn>Overthinking</dfn>: right at an earlier step, wrong in the end. "
+    "the steps that a run takes beyond that step (<dfn>regret</dfn>; none for an example that halts before it, or is never "
+    "right) say what better halting could still gain. With few classes, some first answers are right by luck. "
+    "<dfn>Overthinking</dfn>: right at an earlier step, wrong in the end. "
     "<dfn>Underthinking</dfn>: wrong in the end, right at a later step. The rank correlation says whether harder examples get "
     "more steps (1: always). The calibration error says how far confidence is from accuracy (0: not at all).</p>"
 )

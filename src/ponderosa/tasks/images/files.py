@@ -57,7 +57,8 @@ def _digits(folder: Path, prefix: str) -> Part:
     images, labels = idx(where, 3)[:, None], idx(labels_in, 1)
     if len(images) != len(labels):
         raise ValueError(f"{where} has {len(images):,} images, {labels_in} {len(labels):,} labels: they do not belong together")
-    return checked(labels_in, images, labels, classes=10)
+    _check_labels(labels_in, labels, classes=10)
+    return Part(images, labels.long())
 
 
 CIFAR_IMAGE = 3 * 32 * 32
@@ -69,15 +70,20 @@ CIFAR_ARCHIVE = "cifar-10-binary.tar.gz"
 def cifar10(folder: Path, images: int = CIFAR_IMAGES) -> tuple[Part, Part]:
     """The six files of CIFAR-10's binary version, unpacked or in their archive, with so many images each."""
     train = [_cifar(folder, f"data_batch_{number}.bin", images) for number in range(1, 6)]
-    joined = Part(torch.cat([part.images for part in train]), torch.cat([part.labels for part in train]))  # type: ignore[misc]
-    return joined, _cifar(folder, "test_batch.bin", images)
+    return _part(torch.cat(train)), _part(_cifar(folder, "test_batch.bin", images))
 
 
-def _cifar(folder: Path, name: str, images: int) -> Part:
+def _cifar(folder: Path, name: str, images: int) -> Tensor:
+    """The bytes of a file `[images, 1 + CIFAR_IMAGE]`: a label and an image in each row."""
     path, data = _member(folder, name)
     _check_length(path, len(data), images * (1 + CIFAR_IMAGE))
     rows = _bytes(data).view(images, 1 + CIFAR_IMAGE)
-    return checked(path, rows[:, 1:].reshape(images, 3, 32, 32), rows[:, 0], classes=10)
+    _check_labels(path, rows[:, 0], classes=10)
+    return rows
+
+
+def _part(rows: Tensor) -> Part:
+    return Part(rows[:, 1:].reshape(-1, 3, 32, 32), rows[:, 0].long())
 
 
 def _member(folder: Path, name: str) -> tuple[Path, bytes]:
@@ -97,12 +103,9 @@ def _member(folder: Path, name: str) -> tuple[Path, bytes]:
         raise ValueError(f"{archive} is damaged or cut short ({error}): get it again") from error
 
 
-def checked(path: Path, images: Tensor, labels: Tensor, classes: int) -> Part:
-    """The part, if its labels can be right."""
-    labels = labels.long()
+def _check_labels(path: Path, labels: Tensor, classes: int) -> None:
     if len(labels) and int(labels.max()) >= classes:
         raise ValueError(f"{path} has the label {int(labels.max())}, but there are {classes} classes: the file is damaged")
-    return Part(images, labels)
 
 
 def _check_length(path: Path, length: int, expected: int) -> None:

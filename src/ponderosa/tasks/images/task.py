@@ -6,7 +6,7 @@ import base64
 import copy
 import io
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import torch
 import torch.nn.functional as F
@@ -103,25 +103,20 @@ class MNIST(ImageClassification):
         harder: what is done to test images: "none", "rotation" (0 to 60 degrees) or "noise" (0 to 80 %).
     """
 
-    def __init__(self, data_dir: str | None = None, harder: Harder = "none"):
-        train, test = mnist(find("mnist", data_dir))
-        held_out = _held_out(train)
-        super().__init__(train, test, classes=DIGITS, held_out=held_out, mean=(0.1307,), std=(0.3081,), harder=harder)
-
-
-class FashionMNIST(ImageClassification):
-    """Pieces of clothing of 28x28 (Xiao et al., 2017), in files like those of MNIST.
-
-    Args:
-        data_dir: the folder of the four official files, or one above it; if not given they are downloaded.
-        harder: what is done to test images: "none", "rotation" (0 to 60 degrees) or "noise" (0 to 80 %).
-    """
+    folder, mean_of_all, std_of_all = "mnist", 0.1307, 0.3081
+    names: ClassVar = DIGITS
 
     def __init__(self, data_dir: str | None = None, harder: Harder = "none"):
-        train, test = mnist(find("fashion-mnist", data_dir))
-        classes = ["T-shirt", "trousers", "pullover", "dress", "coat", "sandal", "shirt", "sneaker", "bag", "ankle boot"]
-        held_out = _held_out(train)
-        super().__init__(train, test, classes=classes, held_out=held_out, mean=(0.2860,), std=(0.3530,), harder=harder)
+        train, test = mnist(find(self.folder, data_dir))
+        mean, std = (self.mean_of_all,), (self.std_of_all,)
+        super().__init__(train, test, classes=self.names, held_out=_held_out(train), mean=mean, std=std, harder=harder)
+
+
+class FashionMNIST(MNIST):
+    """Pieces of clothing of 28x28 (Xiao et al., 2017), in files like those of MNIST."""
+
+    folder, mean_of_all, std_of_all = "fashion-mnist", 0.2860, 0.3530
+    names: ClassVar = ["T-shirt", "trousers", "pullover", "dress", "coat", "sandal", "shirt", "sneaker", "bag", "ankle boot"]
 
 
 class CIFAR10(ImageClassification):
