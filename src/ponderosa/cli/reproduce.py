@@ -13,7 +13,7 @@ from ponderosa.measure.plots import save_png
 from ponderosa.measure.table import markdown, table
 from ponderosa.reproduce import RESULTS
 from ponderosa.reproduce.papers import COLUMNS, each, write_block
-from ponderosa.reproduce.recipe import read_recipe, results, seed_by_seed
+from ponderosa.reproduce.recipe import capped, read_recipe, results, seed_by_seed
 from ponderosa.training.experiment import Help
 from ponderosa.training.jobs import train_all
 
@@ -171,6 +171,8 @@ def altered(options: Namespace, **changes: Any) -> Namespace:
 
 def changed(recipe: dict[str, Any], options: Namespace) -> tuple[dict[str, Any], str]:
     """The recipe with the command line's own sizes, and what was changed, to be said wherever the result is."""
+    if options.batches is not None:
+        recipe = {**capped(recipe, options.batches), "at_most": options.batches}
     common = dict(recipe["common"])
     recipe = {**recipe, "common": common}
     if options.budget == "quick" and "tasks" in recipe:

@@ -20,9 +20,8 @@ def jobs(recipe: Mapping[str, Any], root: Path) -> dict[str, list[Job]]:
     """Every model on every task: "plain: UT" and so on, in the recipe's order."""
     runs = {}
     for task, options in recipe["tasks"].items():
-        batches = min(options.get("batches", recipe["common"]["batches"]), recipe["common"]["batches"])
         for name in recipe.get("models", recipe["runs"]):
-            runs[f"{task}: {name}"] = {**options, **recipe["runs"][name], "batches": batches}
+            runs[f"{task}: {name}"] = {**options, **recipe["runs"][name]}
     return expand(recipe, runs, root)
 
 

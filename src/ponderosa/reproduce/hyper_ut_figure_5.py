@@ -8,7 +8,7 @@ from typing import Any
 
 from ponderosa.reproduce import hyper_ut
 from ponderosa.reproduce.hyper_ut import Runs, Spread, average, finding, guessing, of_task, over_seeds, written
-from ponderosa.reproduce.recipe import Outcome, folder_name, read_recipe, results
+from ponderosa.reproduce.recipe import Outcome, capped, folder_name, read_recipe, results
 from ponderosa.tasks import CPVR
 from ponderosa.training.jobs import Job
 from ponderosa.training.settings import Settings
@@ -40,6 +40,8 @@ def jobs(recipe: Mapping[str, Any], root: Path) -> dict[str, list[Job]]:
 def _beside(recipe: Mapping[str, Any], beside: Mapping[str, Any], root: Path) -> dict[str, list[Job]]:
     """The same sequences for networks that read numbers."""
     other = read_recipe(beside["recipe"])
+    if "at_most" in recipe:
+        other = capped(other, recipe["at_most"])
     tasks = {}
     for name in recipe["tasks"]:
         task = numbers(recipe, name)

@@ -19,7 +19,7 @@ FINE = ", patch 4"
 def jobs(recipe: Mapping[str, Any], root: Path) -> dict[str, list[Job]]:
     """The recipe's runs, and some of them with smaller patches."""
     fine = recipe["patch_4"]
-    sizes = {"batches": min(fine["batches"], recipe["common"]["batches"]), "batch_size": fine["batch_size"], "patch": 4}
+    sizes = {"batches": fine["batches"], "batch_size": fine["batch_size"], "patch": 4}
     more = {**recipe, "seeds": fine["seeds"][: len(recipe["seeds"])]}
     return expand(recipe, recipe["runs"], root) | expand(
         more, {f"{name}{FINE}": {**recipe["runs"][name], **sizes} for name in fine["runs"]}, root

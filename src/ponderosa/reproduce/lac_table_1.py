@@ -14,8 +14,7 @@ def jobs(recipe: Mapping[str, Any], root: Path) -> dict[str, list[Job]]:
     longer = recipe["longer"]
     task = {"class_path": "ponderosa.tasks.Parity", "init_args": {"length": longer["length"]}}
     seeds = longer["seeds"][: len(recipe["seeds"])]
-    batches = min(longer["batches"], recipe["common"]["batches"])
-    more = {**recipe, "seeds": seeds, "common": {**recipe["common"], "task": task, "batches": batches}}
+    more = {**recipe, "seeds": seeds, "common": {**recipe["common"], "task": task, "batches": longer["batches"]}}
     runs = {long_name(recipe, name): recipe["runs"][name] for name in longer["runs"]}
     return expand(recipe, recipe["runs"], root) | expand(more, runs, root)
 

@@ -46,6 +46,17 @@ def read_recipe(name: str) -> dict[str, Any]:
     return recipe if base is None else {"folder": base, **read_recipe(base), **recipe}
 
 
+def capped(recipe: Any, batches: int) -> Any:
+    """The recipe with this many batches at most, wherever it says how many.
+
+    >>> capped({"common": {"batches": 90, "lr": 0.1}, "runs": {"LAC": {"batches": 7}}}, 10)
+    {'common': {'batches': 10, 'lr': 0.1}, 'runs': {'LAC': {'batches': 7}}}
+    """
+    if not isinstance(recipe, Mapping):
+        return recipe
+    return {key: min(value, batches) if key == "batches" else capped(value, batches) for key, value in recipe.items()}
+
+
 def expand(recipe: Mapping[str, Any], runs: Mapping[str, Mapping[str, Any]], root: Path) -> dict[str, list[Job]]:
     """The jobs of each run, one per seed."""
     return {
