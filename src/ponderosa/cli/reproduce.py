@@ -125,7 +125,7 @@ def reproduce(options: Namespace, command: str) -> dict[str, Any]:
     root = Path(options.folder or f"runs/reproduce/{recipe.get('folder', options.recipe or options.name)}")
     groups = module.jobs(recipe, root)
     if options.train and hasattr(module, "prepare"):
-        module.prepare(recipe, root)
+        module.prepare(recipe, root, options.progress)
     if options.train and groups:
         train_all(seed_by_seed(groups), at_once=options.at_once, progress=options.progress)
     else:

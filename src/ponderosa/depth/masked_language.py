@@ -8,6 +8,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from tqdm import tqdm
 
 
 class MaskedLanguageModel(nn.Module):
@@ -31,22 +32,23 @@ class MaskedLanguageModel(nn.Module):
         """The loss of every layer for each chosen token `[layers, chosen]`: `ids` `[batch, token]` are the true ones,
         `hidden` what the encoder is shown, True in `chosen` for the tokens to predict."""
         states = self.encoder(hidden, attention_mask=(ids != self.padding).long(), output_hidden_states=True).hidden_states
-        target = ids[chosen]
-        return torch.stack([F.cross_entropy(self._logits(state[chosen]), target, reduction="none") for state in states[1:]])
-
-    def _logits(self, states: Tensor) -> Tensor:
-        return F.linear(self.transform(states), self.embeddings.weight, self.bias)
+        # all layers at once: one product with the vocabulary's matrix, and one for its gradient
+        seen = torch.stack([state[chosen] for state in states[1:]])
+        logits = F.linear(self.transform(seen), self.embeddings.weight, self.bias)
+        target = ids[chosen].repeat(len(seen))
+        return F.cross_entropy(logits.flatten(0, 1), target, reduction="none").view(len(seen), -1)
 
     def fit(
-        self, encoded: Sequence[Sequence[int]], special: Tensor, *, batches: int, batch_size: int, lr: float, seed: int
-    ) -> float:
+        self, encoded: Sequence[Sequence[int]], special: Tensor, *, batches: int, batch_size: int, lr: float, seed: int,
+        progress: bool = False,
+    ) -> float:  # fmt: skip
         """Train on texts as BERT does (15 % of the tokens; of these 80 % masked, 10 % another token, 10 % as they are), the
         losses of all layers summed. Gives the mean loss of a layer in the last tenth of the batches."""
         random = torch.Generator().manual_seed(seed)
-        optimizer = torch.optim.AdamW(self.parameters(), lr=lr, weight_decay=0.0)
+        optimizer = torch.optim.AdamW(self.parameters(), lr=lr, weight_decay=0.0, fused=True)
         seen = []
         self.train()
-        for _ in range(batches):
+        for _ in tqdm(range(batches), desc="language model", unit="batch", disable=not progress):
             picked = torch.randint(len(encoded), (batch_size,), generator=random).tolist()
             ids = pad([encoded[i] for i in picked], self.padding)
             draw = torch.rand(ids.shape, generator=random)

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from tqdm import tqdm
 
 from ponderosa.depth.base import WordTable
 from ponderosa.depth.masked_language import MaskedLanguageModel, pad
@@ -48,7 +49,7 @@ class Reconstruction(WordTable):
     def fit(
         cls, texts: Sequence[str], labels: Sequence[int] | None = None, tokenizer: Any = None, *, encoder: Any,
         penalty: float = PENALTY, batches: int = 300, batch_size: int = 32, lr: float = 1e-4, occurrences: int = 4,
-        max_tokens: int = 128, unseen: int | None = None, seed: int = 0,
+        max_tokens: int = 128, unseen: int | None = None, seed: int = 0, progress: bool = False,
     ) -> Reconstruction:  # fmt: skip
         """Train a prediction head at every layer on the texts, then mask each word in turn.
 
@@ -65,10 +66,11 @@ class Reconstruction(WordTable):
             max_tokens: where texts are clipped.
             unseen: the depth of words that are not in the texts, by default the deepest.
             seed: of the random numbers.
+            progress: whether to show progress bars.
         """
         losses, vocabulary = fitted_losses(
             texts, tokenizer, encoder, batches=batches, batch_size=batch_size, lr=lr, occurrences=occurrences,
-            max_tokens=max_tokens, seed=seed,
+            max_tokens=max_tokens, seed=seed, progress=progress,
         )  # fmt: skip
         return cls.of(losses, penalty, vocabulary, layers=encoder.config.num_hidden_layers, unseen=unseen)
 
@@ -87,7 +89,7 @@ class Reconstruction(WordTable):
 
 def fitted_losses(
     texts: Sequence[str], tokenizer: Any, encoder: Any, *, batches: int = 300, batch_size: int = 32, lr: float = 1e-4,
-    occurrences: int = 4, max_tokens: int = 128, seed: int = 0,
+    occurrences: int = 4, max_tokens: int = 128, seed: int = 0, progress: bool = False,
 ) -> tuple[dict[str, Tensor], Vocabulary]:  # fmt: skip
     """Train a copy of the encoder to fill in masked words at every layer; its losses for each word.
 
@@ -101,19 +103,26 @@ def fitted_losses(
     model = MaskedLanguageModel(copy.deepcopy(encoder.base_model), tokenizer.mask_token_id, tokenizer.pad_token_id or 0)
     special = vocabulary.is_special(torch.arange(len(vocabulary.pieces)))
     if batches:
-        model.fit(encoded, special, batches=batches, batch_size=batch_size, lr=lr, seed=seed)
-    return word_losses(model, encoded, vocabulary, batch_size=batch_size, occurrences=occurrences), vocabulary
+        model.fit(encoded, special, batches=batches, batch_size=batch_size, lr=lr, seed=seed, progress=progress)
+    losses = word_losses(model, encoded, vocabulary, batch_size=batch_size, occurrences=occurrences, progress=progress)
+    return losses, vocabulary
 
 
 @torch.no_grad()
 def word_losses(
-    model: MaskedLanguageModel, encoded: Sequence[Sequence[int]], vocabulary: Vocabulary, *, batch_size: int, occurrences: int
+    model: MaskedLanguageModel,
+    encoded: Sequence[Sequence[int]],
+    vocabulary: Vocabulary,
+    *,
+    batch_size: int,
+    occurrences: int,
+    progress: bool = False,
 ) -> dict[str, Tensor]:
     """The losses of every layer `[layers, occurrences]` for each word, masked in turn with all its pieces: their mean."""
     model.eval()
     places = sorted(_places(encoded, vocabulary, occurrences), key=lambda place: len(encoded[place[1]]))
     found: dict[str, list[Tensor]] = {}
-    for start in range(0, len(places), batch_size):
+    for start in tqdm(range(0, len(places), batch_size), desc="words masked", unit="batch", disable=not progress):
         some = places[start : start + batch_size]
         ids = pad([encoded[text] for _, text, _, _ in some], model.padding)
         where = torch.arange(ids.shape[1])

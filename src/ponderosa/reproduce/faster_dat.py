@@ -70,23 +70,24 @@ def task_of(recipe: Mapping[str, Any], name: str) -> TextClassification:
     return TextClassification(name, **wanted)
 
 
-def prepare(recipe: Mapping[str, Any], root: Path) -> None:
+def prepare(recipe: Mapping[str, Any], root: Path, progress: bool) -> None:
     """Fit reconstruction, once for all seeds and penalties of a task: most of its time goes into its language model."""
     names = [name for name, options in recipe["runs"].items() if options["depths"] == "reconstruction"]
     for task in recipe["tasks"]:
         runs = [text_run(recipe, task, name, recipe["seeds"][0], root)[0] for name in names]
         missing = [run for run in runs if not Path(run.estimator or "").exists()]
         if missing:
-            _fit_reconstruction(recipe, task, missing)
+            _fit_reconstruction(recipe, task, missing, progress)
 
 
-def _fit_reconstruction(recipe: Mapping[str, Any], task: str, runs: list[TextRun]) -> None:
+def _fit_reconstruction(recipe: Mapping[str, Any], task: str, runs: list[TextRun], progress: bool) -> None:
     """One language model for all: an encoder cut to its first layers has the losses of these."""
     from transformers import AutoModel
 
     data = task_of(recipe, task)
     encoder = AutoModel.from_pretrained(data.encoder, use_safetensors=True)
-    losses, vocabulary = fitted_losses(data.texts("train"), data.tokenizer, encoder, **recipe.get("reconstruction", {}))
+    how = recipe.get("reconstruction", {})
+    losses, vocabulary = fitted_losses(data.texts("train"), data.tokenizer, encoder, **how, progress=progress)
     for run in runs:
         layers, path = run.layers or encoder.config.num_hidden_layers, Path(run.estimator or "")
         path.parent.mkdir(parents=True, exist_ok=True)

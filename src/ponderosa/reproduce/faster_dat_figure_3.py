@@ -26,8 +26,8 @@ def jobs(recipe: Mapping[str, Any], root: Path) -> dict[str, list[Job]]:
     return faster_dat.jobs(_every_depth(recipe), root)
 
 
-def prepare(recipe: Mapping[str, Any], root: Path) -> None:
-    faster_dat.prepare(_every_depth(recipe), root)
+def prepare(recipe: Mapping[str, Any], root: Path, progress: bool) -> None:
+    faster_dat.prepare(_every_depth(recipe), root, progress)
 
 
 def _every_depth(recipe: Mapping[str, Any]) -> dict[str, Any]:

@@ -83,7 +83,7 @@ def fine_tune(run: TextRun, settings: Settings, folder: RunFolder) -> dict[str, 
     torch.manual_seed(settings.seed)
     model = pretrained(run, task)
     started = time.perf_counter()
-    halting = plan(run, task, model, settings.seed)
+    halting = plan(run, task, model, settings)
     estimation = time.perf_counter() - started
     fast = adapt(model, halting, in_place=True, head="max-mean", frozen_kv=run.frozen_kv)
     progress = fit(fast.net, task, settings, folder)
@@ -146,27 +146,29 @@ def pretrained(run: TextRun, task: TextClassification) -> Any:
     )
 
 
-def plan(run: TextRun, task: TextClassification, model: Any, seed: int) -> Halting:
+def plan(run: TextRun, task: TextClassification, model: Any, settings: Settings) -> Halting:
     """The mechanism that the run asks for."""
     layers = model.config.num_hidden_layers
     if run.depths == "full":
         return Fixed()
     if run.depths == "halting-unit":
         return HaltingUnit(layers, penalty=run.penalty)
-    words = PlannedDepth(estimator(run, task, model, seed))
+    words = PlannedDepth(estimator(run, task, model, settings))
     return SentenceExit(words, ConfidenceExit(threshold=0.95)) if run.depths == "composed" else words
 
 
-def estimator(run: TextRun, task: TextClassification, model: Any, seed: int) -> DepthEstimator:
+def estimator(run: TextRun, task: TextClassification, model: Any, settings: Settings) -> DepthEstimator:
     """How deep each word goes: from a file, or from the training texts."""
     if run.estimator is not None:
         return DepthEstimator.load(run.estimator)
     texts = task.texts("train")
     if run.depths == "reconstruction":
         price = PENALTY if run.penalty is None else run.penalty
-        return Reconstruction.fit(texts, tokenizer=task.tokenizer, encoder=model, penalty=price, seed=seed)
+        return Reconstruction.fit(
+            texts, tokenizer=task.tokenizer, encoder=model, penalty=price, seed=settings.seed, progress=settings.progress
+        )
     words = MutualInformation.fit(texts, task.targets("train"), task.tokenizer, layers=model.config.num_hidden_layers)
-    return CONTROLS[run.depths](words, task, seed) if run.depths in CONTROLS else words
+    return CONTROLS[run.depths](words, task, settings.seed) if run.depths in CONTROLS else words
 
 
 def thresholds(run: TextRun, net: Ponder, task: TextClassification) -> list[dict[str, float]] | None:
