@@ -1,0 +1,225 @@
+/* A transformer layer and its gradients: what block.py says with torch, here example by example, so that an example's numbers
+stay in the cache between one operation and the next.
+
+Arrays: states [batch, tokens, size]; parameters in the order of `Parameter`, dense ones [out, in], in the forward pass [in, out].
+What the backward pass needs of an example is kept in the order of `keep`; a `room` is for what nobody needs again. */
+
+#include "numbers.h"
+
+typedef struct { int64_t threads, batch, tokens, padded, heads, size, inner, post; } shape; /* tokens padded to whole vectors */
+typedef enum { NORM, SHIFT, NORM_2, SHIFT_2, QUERY, QUERY_BIAS, KEY_VALUE, KEY_VALUE_BIAS, OUT, OUT_BIAS, UP, UP_BIAS, DOWN,
+               DOWN_BIAS, PARAMETERS } Parameter;
+typedef struct { float *seen[2], *scale[2], *qkv, *attended, *active, *slope, *probabilities; } kept;
+
+static const matrix nothing = {0, 0, 0};
+
+static int64_t kept_size(shape s) {
+    return s.tokens * (6 * s.size + 2 * s.inner + s.heads * s.padded + 2);
+}
+
+static int64_t room_size(shape s) {
+    return s.tokens * (5 * s.size + s.inner + s.padded) + s.size * s.padded;
+}
+
+static kept keep(shape s, float *at) {
+    kept k;
+    k.seen[0] = at, k.seen[1] = k.seen[0] + s.tokens * s.size, k.qkv = k.seen[1] + s.tokens * s.size;
+    k.attended = k.qkv + 3 * s.tokens * s.size, k.active = k.attended + s.tokens * s.size;
+    k.slope = k.active + s.tokens * s.inner, k.probabilities = k.slope + s.tokens * s.inner;
+    k.scale[0] = k.probabilities + s.heads * s.tokens * s.padded, k.scale[1] = k.scale[0] + s.tokens;
+    return k;
+}
+
+/* What the first norm (0) or the second (1) gives, from its rows with mean 0 and variance 1. */
+static void scale_and_shift(shape s, kept k, int norm, const float **w, float *restrict to) {
+    const float *seen = k.seen[norm], *weight = w[NORM + 2 * norm], *bias = w[SHIFT + 2 * norm];
+    for (int64_t i = 0; i < s.tokens; i++)
+        for (int64_t j = 0; j < s.size; j++) to[i * s.size + j] = seen[i * s.size + j] * weight[j] + bias[j];
+}
+
+static void normalise(shape s, kept k, int norm, const float **w, const float *h, float *to) {
+    for (int64_t i = 0; i < s.tokens; i++) {
+        const float *row = h + i * s.size;
+        float *restrict seen = k.seen[norm] + i * s.size;
+        vector sum = {0}, squares = {0};
+        for (int64_t j = 0; j < s.size; j += LANES) sum += *(const vector *)(row + j);
+        float mean = total(sum) / s.size;
+        for (int64_t j = 0; j < s.size; j += LANES) {
+            vector centred = *(const vector *)(row + j) - mean;
+            squares += centred * centred;
+        }
+        float scale = k.scale[norm][i] = 1.0f / sqrtf(total(squares) / s.size + 1e-5f);
+        for (int64_t j = 0; j < s.size; j++) seen[j] = (row[j] - mean) * scale;
+    }
+    scale_and_shift(s, k, norm, w, to);
+}
+
+/* d_h += the gradient through a norm; d is that of what it gave. */
+static void normalise_back(shape s, kept k, int norm, const float **w, float **d_w, const float *d, float *restrict d_h) {
+    const float *seen = k.seen[norm], *weight = w[NORM + 2 * norm];
+    float *d_weight = d_w[NORM + 2 * norm], *d_bias = d_w[SHIFT + 2 * norm];
+    for (int64_t i = 0; i < s.tokens; i++, seen += s.size, d += s.size, d_h += s.size) {
+        vector sum = {0}, along = {0};
+        for (int64_t j = 0; j < s.size; j += LANES) {
+            vector x = *(const vector *)(seen + j), dj = *(const vector *)(d + j), part = dj * *(const vector *)(weight + j);
+            sum += part, along += part * x;
+            *(vector *)(d_weight + j) += dj * x, *(vector *)(d_bias + j) += dj;
+        }
+        float mean = total(sum) / s.size, slope = total(along) / s.size, scale = k.scale[norm][i];
+        for (int64_t j = 0; j < s.size; j++) d_h[j] += scale * (d[j] * weight[j] - mean - seen[j] * slope);
+    }
+}
+
+/* x Phi(x) and its slope, Phi(x) + x phi(x); Phi by formula 7.1.26 of Abramowitz and Stegun, to 1e-7. */
+static void gelu(int64_t count, float *restrict active, float *restrict slope) {
+    for (int64_t j = 0; j < count; j++) {
+        float x = active[j], t = 1.0f / (1.0f + 0.3275911f * 0.70710678f * fabsf(x)), bell = exponential(-0.5f * x * x);
+        float p = 1.061405429f * t - 1.453152027f;
+        p = p * t + 1.421413741f;
+        p = p * t - 0.284496736f;
+        p = (p * t + 0.254829592f) * t;
+        float tail = 0.5f * p * bell, below = x < 0.0f ? tail : 1.0f - tail;
+        active[j] = x * below, slope[j] = below + x * bell * 0.39894228f;
+    }
+}
+
+/* [tokens, dim] to [dim, padded], zero where there is no token. */
+static void transpose(shape s, int64_t dim, const float *from, float *to) {
+    memset(to, 0, dim * s.padded * sizeof(float));
+    for (int64_t i = 0; i < s.tokens; i++)
+        for (int64_t j = 0; j < dim; j++) to[j * s.padded + i] = from[3 * i * s.size + j];
+}
+
+/* The scores of one query become probabilities. */
+static void softmax(shape s, float scale, float *restrict row) {
+    for (int64_t j = s.tokens; j < s.padded; j++) row[j] = -INFINITY;
+    float top[LANES];
+    memcpy(top, row, sizeof top);
+    for (int64_t j = LANES; j < s.padded; j += LANES)
+        for (int i = 0; i < LANES; i++) top[i] = row[j + i] > top[i] ? row[j + i] : top[i];
+    for (int i = 1; i < LANES; i++) top[0] = top[i] > top[0] ? top[i] : top[0];
+    float most = top[0];
+    vector sum = {0};
+    for (int64_t j = 0; j < s.padded; j++) row[j] = exponential(scale * (row[j] - most));
+    for (int64_t j = 0; j < s.padded; j += LANES) sum += *(vector *)(row + j);
+    float share = 1.0f / total(sum);
+    for (int64_t j = 0; j < s.padded; j++) row[j] *= share;
+}
+
+/* The gradients of the scores from those of the probabilities, in place. */
+static void softmax_back(shape s, float scale, const float *restrict p, float *restrict d) {
+    vector sum = {0};
+    for (int64_t j = 0; j < s.padded; j += LANES) sum += *(const vector *)(p + j) * *(vector *)(d + j);
+    float mean = total(sum);
+    for (int64_t j = 0; j < s.padded; j++) d[j] = scale * p[j] * (d[j] - mean);
+}
+
+static void attend(shape s, kept k, float *room) {
+    int64_t dim = s.size / s.heads, t = s.tokens;
+    for (int64_t head = 0; head < s.heads; head++) {
+        const float *q = k.qkv + head * dim, *key = q + s.size, *value = key + s.size;
+        float *p = k.probabilities + head * t * s.padded;
+        transpose(s, dim, key, room);
+        product(t, s.padded, dim, (matrix){q, 3 * s.size, 1}, (matrix){room, s.padded, 1}, nothing, p, s.padded);
+        for (int64_t i = 0; i < t; i++) softmax(s, 1.0f / sqrtf(dim), p + i * s.padded);
+        product(t, dim, t, (matrix){p, s.padded, 1}, (matrix){value, 3 * s.size, 1}, nothing, k.attended + head * dim, s.size);
+    }
+}
+
+static void attend_back(shape s, kept k, const float *grad, float *d_qkv, float *room) {
+    int64_t dim = s.size / s.heads, t = s.tokens, row = 3 * s.size;
+    float *d = room + dim * s.padded;
+    for (int64_t head = 0; head < s.heads; head++) {
+        const float *q = k.qkv + head * dim, *key = q + s.size, *p = k.probabilities + head * t * s.padded;
+        const float *g = grad + head * dim;
+        float *d_q = d_qkv + head * dim, *d_key = d_q + s.size, *d_value = d_key + s.size;
+        transpose(s, dim, key + s.size, room);
+        product(t, s.padded, dim, (matrix){g, s.size, 1}, (matrix){room, s.padded, 1}, nothing, d, s.padded);
+        for (int64_t i = 0; i < t; i++) softmax_back(s, 1.0f / sqrtf(dim), p + i * s.padded, d + i * s.padded);
+        product(t, dim, t, (matrix){d, s.padded, 1}, (matrix){key, row, 1}, nothing, d_q, row);
+        product(t, dim, t, (matrix){d, 1, s.padded}, (matrix){q, row, 1}, nothing, d_key, row);
+        product(t, dim, t, (matrix){p, 1, s.padded}, (matrix){g, s.size, 1}, nothing, d_value, row);
+    }
+}
+
+/* y = bias + x weight, weight [in, out]. */
+static void dense(shape s, int64_t in, int64_t out, const float *x, const float *weight, const float *bias, float *y, int64_t row) {
+    product(s.tokens, out, in, (matrix){x, in, 1}, (matrix){weight, out, 1}, (matrix){bias, 0, 1}, y, row);
+}
+
+/* The gradients of a dense layer: d [tokens, out] of what came out, x [tokens, in] what went in; d_x = start + d weight. */
+static void dense_back(shape s, int64_t in, int64_t out, matrix d, const float *x, const float *weight, float *d_weight,
+                       float *d_bias, matrix start, float *d_x) {
+    product(out, in, s.tokens, (matrix){d.at, 1, d.row}, (matrix){x, in, 1}, (matrix){d_weight, in, 1}, d_weight, in);
+    for (int64_t i = 0; i < s.tokens; i++)
+        for (int64_t j = 0; j < out; j++) d_bias[j] += d.at[i * d.row + j];
+    product(s.tokens, in, out, d, (matrix){weight, in, 1}, start, d_x, in);
+}
+
+static void forward_example(shape s, const float **w, const float *h, kept k, float *next, float *room) {
+    int64_t count = s.tokens * s.size, row = 3 * s.size;
+    float *seen = room, *sum = room + count;
+    if (!s.post) normalise(s, k, 0, w, h, seen);
+    dense(s, s.size, s.size, s.post ? h : seen, w[QUERY], w[QUERY_BIAS], k.qkv, row);
+    dense(s, s.size, 2 * s.size, s.post ? h : seen, w[KEY_VALUE], w[KEY_VALUE_BIAS], k.qkv + s.size, row);
+    attend(s, k, sum);
+    dense(s, s.size, s.size, k.attended, w[OUT], w[OUT_BIAS], sum, s.size);
+    for (int64_t i = 0; i < count; i++) sum[i] += h[i];
+    normalise(s, k, !s.post, w, sum, seen);
+    dense(s, s.size, s.inner, seen, w[UP], w[UP_BIAS], k.active, s.inner);
+    gelu(s.tokens * s.inner, k.active, k.slope);
+    dense(s, s.inner, s.size, k.active, w[DOWN], w[DOWN_BIAS], next, s.size);
+    const float *beside = s.post ? seen : sum;
+    for (int64_t i = 0; i < count; i++) next[i] += beside[i];
+    if (s.post) normalise(s, k, 1, w, next, next);
+}
+
+/* d_h is first the gradient of the second sum, then of the first, then of the state before. */
+static void backward_example(shape s, const float **w, float **d_w, const float *h, kept k, const float *grad, float *d_h,
+                             float *room) {
+    int64_t count = s.tokens * s.size, bytes = count * sizeof(float);
+    float *seen = room, *d = seen + count, *wide = d + count, *rest = wide + s.tokens * (s.inner + 3 * s.size);
+    matrix d_sum = {d_h, s.size, 1}, d_wide = {wide, s.inner, 1};
+    if (s.post) memset(d_h, 0, bytes), normalise_back(s, k, 1, w, d_w, grad, d_h);
+    else memcpy(d_h, grad, bytes);
+    dense_back(s, s.inner, s.size, d_sum, k.active, w[DOWN], d_w[DOWN], d_w[DOWN_BIAS], nothing, wide);
+    for (int64_t i = 0; i < s.tokens * s.inner; i++) wide[i] *= k.slope[i];
+    scale_and_shift(s, k, !s.post, w, seen);
+    dense_back(s, s.size, s.inner, d_wide, seen, w[UP], d_w[UP], d_w[UP_BIAS], s.post ? d_sum : nothing, d);
+    if (s.post) memset(d_h, 0, bytes);
+    normalise_back(s, k, !s.post, w, d_w, d, d_h);
+    dense_back(s, s.size, s.size, d_sum, k.attended, w[OUT], d_w[OUT], d_w[OUT_BIAS], nothing, d);
+    attend_back(s, k, d, wide, rest);
+    if (!s.post) scale_and_shift(s, k, 0, w, seen), memset(d, 0, bytes);
+    float *d_seen = s.post ? d_h : d;
+    matrix d_q = {wide, 3 * s.size, 1}, d_kv = {wide + s.size, 3 * s.size, 1}, so_far = {d_seen, s.size, 1};
+    const float *x = s.post ? h : seen;
+    dense_back(s, s.size, s.size, d_q, x, w[QUERY], d_w[QUERY], d_w[QUERY_BIAS], so_far, d_seen);
+    dense_back(s, s.size, 2 * s.size, d_kv, x, w[KEY_VALUE], d_w[KEY_VALUE], d_w[KEY_VALUE_BIAS], so_far, d_seen);
+    if (!s.post) normalise_back(s, k, 0, w, d_w, d, d_h);
+}
+
+/* How many numbers of an example are kept, and how many a thread needs for itself. */
+void sizes(shape s, int64_t *found) { found[0] = kept_size(s), found[1] = room_size(s); }
+
+void forward(shape s, const float **parameters, const float *states, float *all_kept, float *next, float *rooms) {
+#pragma omp parallel for num_threads(s.threads)
+    for (int64_t thread = 0; thread < s.threads; thread++)
+        for (int64_t i = s.batch * thread / s.threads; i < s.batch * (thread + 1) / s.threads; i++) {
+            int64_t at = i * s.tokens * s.size;
+            forward_example(s, parameters, states + at, keep(s, all_kept + i * kept_size(s)), next + at,
+                            rooms + thread * room_size(s));
+        }
+}
+
+/* Each thread adds to gradients of its own: d_parameters[thread * PARAMETERS + parameter]. */
+void backward(shape s, const float **parameters, float **d_parameters, const float *states, float *all_kept, const float *grad,
+              float *d_states, float *rooms) {
+#pragma omp parallel for num_threads(s.threads)
+    for (int64_t thread = 0; thread < s.threads; thread++)
+        for (int64_t i = s.batch * thread / s.threads; i < s.batch * (thread + 1) / s.threads; i++) {
+            int64_t at = i * s.tokens * s.size;
+            backward_example(s, parameters, d_parameters + thread * PARAMETERS, states + at, keep(s, all_kept + i * kept_size(s)),
+                             grad + at, d_states + at, rooms + thread * room_size(s));
+        }
+}
