@@ -9,24 +9,24 @@ What the backward pass needs of an example is kept in the order of `keep`; a `ro
 typedef struct { int64_t threads, batch, tokens, padded, heads, size, inner, post; } shape; /* tokens padded to whole vectors */
 typedef enum { NORM, SHIFT, NORM_2, SHIFT_2, QUERY, QUERY_BIAS, KEY_VALUE, KEY_VALUE_BIAS, OUT, OUT_BIAS, UP, UP_BIAS, DOWN,
                DOWN_BIAS, PARAMETERS } Parameter;
-typedef struct { float *seen[2], *scale[2], *qkv, *attended, *active, *slope, *probabilities; } kept;
+typedef struct { float *seen[2], *scale[2], *qkv, *attended, *up, *probabilities; } kept;
 
 static const matrix nothing = {0, 0, 0};
 
 static int64_t kept_size(shape s) {
-    return s.tokens * (6 * s.size + 2 * s.inner + s.heads * s.padded + 2);
+    return s.tokens * (6 * s.size + s.inner + s.heads * s.padded + 2);
 }
 
 static int64_t room_size(shape s) {
-    return s.tokens * (5 * s.size + s.inner + s.padded) + s.size * s.padded;
+    return s.tokens * (5 * s.size + 3 * s.inner + s.padded) + s.size * s.padded;
 }
 
 static kept keep(shape s, float *at) {
     kept k;
     k.seen[0] = at, k.seen[1] = k.seen[0] + s.tokens * s.size, k.qkv = k.seen[1] + s.tokens * s.size;
-    k.attended = k.qkv + 3 * s.tokens * s.size, k.active = k.attended + s.tokens * s.size;
-    k.slope = k.active + s.tokens * s.inner, k.probabilities = k.slope + s.tokens * s.inner;
-    k.scale[0] = k.probabilities + s.heads * s.tokens * s.padded, k.scale[1] = k.scale[0] + s.tokens;
+    k.attended = k.qkv + 3 * s.tokens * s.size, k.up = k.attended + s.tokens * s.size;
+    k.probabilities = k.up + s.tokens * s.inner, k.scale[0] = k.probabilities + s.heads * s.tokens * s.padded;
+    k.scale[1] = k.scale[0] + s.tokens;
     return k;
 }
 
@@ -71,9 +71,9 @@ static void normalise_back(shape s, kept k, int norm, const float **w, float **d
 }
 
 /* x Phi(x) and its slope, Phi(x) + x phi(x); Phi by formula 7.1.26 of Abramowitz and Stegun, to 1e-7. */
-static void gelu(int64_t count, float *restrict active, float *restrict slope) {
+static void gelu(int64_t count, const float *restrict up, float *restrict active, float *restrict slope) {
     for (int64_t j = 0; j < count; j++) {
-        float x = active[j], t = 1.0f / (1.0f + 0.3275911f * 0.70710678f * fabsf(x)), bell = exponential(-0.5f * x * x);
+        float x = up[j], t = 1.0f / (1.0f + 0.3275911f * 0.70710678f * fabsf(x)), bell = exponential(-0.5f * x * x);
         float p = 1.061405429f * t - 1.453152027f;
         p = p * t + 1.421413741f;
         p = p * t - 0.284496736f;
@@ -158,7 +158,7 @@ static void dense_back(shape s, int64_t in, int64_t out, matrix d, const float *
 
 static void forward_example(shape s, const float **w, const float *h, kept k, float *next, float *room) {
     int64_t count = s.tokens * s.size, row = 3 * s.size;
-    float *seen = room, *sum = room + count;
+    float *seen = room, *sum = seen + count, *active = sum + count, *slope = active + s.tokens * s.inner;
     if (!s.post) normalise(s, k, 0, w, h, seen);
     dense(s, s.size, s.size, s.post ? h : seen, w[QUERY], w[QUERY_BIAS], k.qkv, row);
     dense(s, s.size, 2 * s.size, s.post ? h : seen, w[KEY_VALUE], w[KEY_VALUE_BIAS], k.qkv + s.size, row);
@@ -166,9 +166,9 @@ static void forward_example(shape s, const float **w, const float *h, kept k, fl
     dense(s, s.size, s.size, k.attended, w[OUT], w[OUT_BIAS], sum, s.size);
     for (int64_t i = 0; i < count; i++) sum[i] += h[i];
     normalise(s, k, !s.post, w, sum, seen);
-    dense(s, s.size, s.inner, seen, w[UP], w[UP_BIAS], k.active, s.inner);
-    gelu(s.tokens * s.inner, k.active, k.slope);
-    dense(s, s.inner, s.size, k.active, w[DOWN], w[DOWN_BIAS], next, s.size);
+    dense(s, s.size, s.inner, seen, w[UP], w[UP_BIAS], k.up, s.inner);
+    gelu(s.tokens * s.inner, k.up, active, slope);
+    dense(s, s.inner, s.size, active, w[DOWN], w[DOWN_BIAS], next, s.size);
     const float *beside = s.post ? seen : sum;
     for (int64_t i = 0; i < count; i++) next[i] += beside[i];
     if (s.post) normalise(s, k, 1, w, next, next);
@@ -178,12 +178,14 @@ static void forward_example(shape s, const float **w, const float *h, kept k, fl
 static void backward_example(shape s, const float **w, float **d_w, const float *h, kept k, const float *grad, float *d_h,
                              float *room) {
     int64_t count = s.tokens * s.size, bytes = count * sizeof(float);
-    float *seen = room, *d = seen + count, *wide = d + count, *rest = wide + s.tokens * (s.inner + 3 * s.size);
+    float *seen = room, *d = seen + count, *active = d + count, *slope = active + s.tokens * s.inner;
+    float *wide = slope + s.tokens * s.inner, *rest = wide + s.tokens * (s.inner + 3 * s.size);
     matrix d_sum = {d_h, s.size, 1}, d_wide = {wide, s.inner, 1};
     if (s.post) memset(d_h, 0, bytes), normalise_back(s, k, 1, w, d_w, grad, d_h);
     else memcpy(d_h, grad, bytes);
-    dense_back(s, s.inner, s.size, d_sum, k.active, w[DOWN], d_w[DOWN], d_w[DOWN_BIAS], nothing, wide);
-    for (int64_t i = 0; i < s.tokens * s.inner; i++) wide[i] *= k.slope[i];
+    gelu(s.tokens * s.inner, k.up, active, slope); /* again: to fetch what was kept would take longer */
+    dense_back(s, s.inner, s.size, d_sum, active, w[DOWN], d_w[DOWN], d_w[DOWN_BIAS], nothing, wide);
+    for (int64_t i = 0; i < s.tokens * s.inner; i++) wide[i] *= slope[i];
     scale_and_shift(s, k, !s.post, w, seen);
     dense_back(s, s.size, s.inner, d_wide, seen, w[UP], d_w[UP], d_w[UP_BIAS], s.post ? d_sum : nothing, d);
     if (s.post) memset(d_h, 0, bytes);

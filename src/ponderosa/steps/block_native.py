@@ -73,7 +73,7 @@ class NativeBlock(torch.autograd.Function):
         _call(
             "backward", ctx, _pointers(parameters), _pointers(each_thread), h, ctx.room.numbers, grad.contiguous(), d_h
         )  # fmt: skip
-        gradients = zip(found.sum(0).split(counts), parameters, strict=True)
+        gradients = zip((found.sum(0) if len(found) > 1 else found[0]).split(counts), parameters, strict=True)
         return d_h, None, None, *(gradient.view_as(each) for gradient, each in gradients)
 
 
