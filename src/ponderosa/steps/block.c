@@ -1,12 +1,16 @@
-/* A transformer layer and its gradients: what block.py says with torch, here example by example, so that an example's numbers
-stay in the cache between one operation and the next.
+/* A transformer layer and its gradients: what block.py says with torch, here few examples at a time, so that their numbers stay
+in the cache between one operation and the next.
 
 Arrays: states [batch, tokens, size]; parameters in the order of `Parameter`, dense ones [out, in], in the forward pass [in, out].
-What the backward pass needs of an example is kept in the order of `keep`; a `room` is for what nobody needs again. */
+What the backward pass needs of a group of examples is kept in the order of `keep`; a `room` is for what nobody needs again. */
 
 #include "numbers.h"
 
-typedef struct { int64_t threads, batch, tokens, padded, heads, size, inner, post; } shape; /* tokens padded to whole vectors */
+typedef struct {
+    int64_t threads, batch, group; /* examples: of all, and of those computed together */
+    int64_t tokens, padded; /* of an example, and padded to whole vectors */
+    int64_t heads, size, inner, post, rows; /* the tokens of a group */
+} shape;
 typedef enum { NORM, SHIFT, NORM_2, SHIFT_2, QUERY, QUERY_BIAS, KEY_VALUE, KEY_VALUE_BIAS, OUT, OUT_BIAS, UP, UP_BIAS, DOWN,
                DOWN_BIAS, PARAMETERS } Parameter;
 typedef struct { float *seen[2], *scale[2], *qkv, *attended, *up, *probabilities; } kept;
@@ -14,31 +18,31 @@ typedef struct { float *seen[2], *scale[2], *qkv, *attended, *up, *probabilities
 static const matrix nothing = {0, 0, 0};
 
 static int64_t kept_size(shape s) {
-    return s.tokens * (6 * s.size + s.inner + s.heads * s.padded + 2);
+    return s.rows * (6 * s.size + s.inner + s.heads * s.padded + 2);
 }
 
 static int64_t room_size(shape s) {
-    return s.tokens * (5 * s.size + 3 * s.inner + s.padded) + s.size * s.padded;
+    return s.rows * (5 * s.size + 3 * s.inner) + (s.tokens + s.size) * s.padded;
 }
 
 static kept keep(shape s, float *at) {
     kept k;
-    k.seen[0] = at, k.seen[1] = k.seen[0] + s.tokens * s.size, k.qkv = k.seen[1] + s.tokens * s.size;
-    k.attended = k.qkv + 3 * s.tokens * s.size, k.up = k.attended + s.tokens * s.size;
-    k.probabilities = k.up + s.tokens * s.inner, k.scale[0] = k.probabilities + s.heads * s.tokens * s.padded;
-    k.scale[1] = k.scale[0] + s.tokens;
+    k.seen[0] = at, k.seen[1] = k.seen[0] + s.rows * s.size, k.qkv = k.seen[1] + s.rows * s.size;
+    k.attended = k.qkv + 3 * s.rows * s.size, k.up = k.attended + s.rows * s.size;
+    k.probabilities = k.up + s.rows * s.inner, k.scale[0] = k.probabilities + s.heads * s.rows * s.padded;
+    k.scale[1] = k.scale[0] + s.rows;
     return k;
 }
 
 /* What the first norm (0) or the second (1) gives, from its rows with mean 0 and variance 1. */
 static void scale_and_shift(shape s, kept k, int norm, const float **w, float *restrict to) {
     const float *seen = k.seen[norm], *weight = w[NORM + 2 * norm], *bias = w[SHIFT + 2 * norm];
-    for (int64_t i = 0; i < s.tokens; i++)
+    for (int64_t i = 0; i < s.rows; i++)
         for (int64_t j = 0; j < s.size; j++) to[i * s.size + j] = seen[i * s.size + j] * weight[j] + bias[j];
 }
 
 static void normalise(shape s, kept k, int norm, const float **w, const float *h, float *to) {
-    for (int64_t i = 0; i < s.tokens; i++) {
+    for (int64_t i = 0; i < s.rows; i++) {
         const float *row = h + i * s.size;
         float *restrict seen = k.seen[norm] + i * s.size;
         vector sum = {0}, squares = {0};
@@ -58,7 +62,7 @@ static void normalise(shape s, kept k, int norm, const float **w, const float *h
 static void normalise_back(shape s, kept k, int norm, const float **w, float **d_w, const float *d, float *restrict d_h) {
     const float *seen = k.seen[norm], *weight = w[NORM + 2 * norm];
     float *d_weight = d_w[NORM + 2 * norm], *d_bias = d_w[SHIFT + 2 * norm];
-    for (int64_t i = 0; i < s.tokens; i++, seen += s.size, d += s.size, d_h += s.size) {
+    for (int64_t i = 0; i < s.rows; i++, seen += s.size, d += s.size, d_h += s.size) {
         vector sum = {0}, along = {0};
         for (int64_t j = 0; j < s.size; j += LANES) {
             vector x = *(const vector *)(seen + j), dj = *(const vector *)(d + j), part = dj * *(const vector *)(weight + j);
@@ -116,23 +120,26 @@ static void softmax_back(shape s, float scale, const float *restrict p, float *r
 
 static void attend(shape s, kept k, float *room) {
     int64_t dim = s.size / s.heads, t = s.tokens;
-    for (int64_t head = 0; head < s.heads; head++) {
-        const float *q = k.qkv + head * dim, *key = q + s.size, *value = key + s.size;
-        float *p = k.probabilities + head * t * s.padded;
+    for (int64_t each = 0; each < s.rows / t * s.heads; each++) {
+        int64_t at = each / s.heads * t * s.size, start = each % s.heads * dim;
+        const float *q = k.qkv + 3 * at + start, *key = q + s.size, *value = key + s.size;
+        float *p = k.probabilities + each * t * s.padded;
         transpose(s, dim, key, room);
         product(t, s.padded, dim, (matrix){q, 3 * s.size, 1}, (matrix){room, s.padded, 1}, nothing, p, s.padded);
         for (int64_t i = 0; i < t; i++) softmax(s, 1.0f / sqrtf(dim), p + i * s.padded);
-        product(t, dim, t, (matrix){p, s.padded, 1}, (matrix){value, 3 * s.size, 1}, nothing, k.attended + head * dim, s.size);
+        product(t, dim, t, (matrix){p, s.padded, 1}, (matrix){value, 3 * s.size, 1}, nothing,
+                k.attended + at + start, s.size);
     }
 }
 
 static void attend_back(shape s, kept k, const float *grad, float *d_qkv, float *room) {
     int64_t dim = s.size / s.heads, t = s.tokens, row = 3 * s.size;
     float *d = room + dim * s.padded;
-    for (int64_t head = 0; head < s.heads; head++) {
-        const float *q = k.qkv + head * dim, *key = q + s.size, *p = k.probabilities + head * t * s.padded;
-        const float *g = grad + head * dim;
-        float *d_q = d_qkv + head * dim, *d_key = d_q + s.size, *d_value = d_key + s.size;
+    for (int64_t each = 0; each < s.rows / t * s.heads; each++) {
+        int64_t at = each / s.heads * t * s.size, start = each % s.heads * dim;
+        const float *q = k.qkv + 3 * at + start, *key = q + s.size, *p = k.probabilities + each * t * s.padded;
+        const float *g = grad + at + start;
+        float *d_q = d_qkv + 3 * at + start, *d_key = d_q + s.size, *d_value = d_key + s.size;
         transpose(s, dim, key + s.size, room);
         product(t, s.padded, dim, (matrix){g, s.size, 1}, (matrix){room, s.padded, 1}, nothing, d, s.padded);
         for (int64_t i = 0; i < t; i++) softmax_back(s, 1.0f / sqrtf(dim), p + i * s.padded, d + i * s.padded);
@@ -144,21 +151,21 @@ static void attend_back(shape s, kept k, const float *grad, float *d_qkv, float 
 
 /* y = bias + x weight, weight [in, out]. */
 static void dense(shape s, int64_t in, int64_t out, const float *x, const float *weight, const float *bias, float *y, int64_t row) {
-    product(s.tokens, out, in, (matrix){x, in, 1}, (matrix){weight, out, 1}, (matrix){bias, 0, 1}, y, row);
+    product(s.rows, out, in, (matrix){x, in, 1}, (matrix){weight, out, 1}, (matrix){bias, 0, 1}, y, row);
 }
 
 /* The gradients of a dense layer: d [tokens, out] of what came out, x [tokens, in] what went in; d_x = start + d weight. */
 static void dense_back(shape s, int64_t in, int64_t out, matrix d, const float *x, const float *weight, float *d_weight,
                        float *d_bias, matrix start, float *d_x) {
-    product(out, in, s.tokens, (matrix){d.at, 1, d.row}, (matrix){x, in, 1}, (matrix){d_weight, in, 1}, d_weight, in);
-    for (int64_t i = 0; i < s.tokens; i++)
+    product(out, in, s.rows, (matrix){d.at, 1, d.row}, (matrix){x, in, 1}, (matrix){d_weight, in, 1}, d_weight, in);
+    for (int64_t i = 0; i < s.rows; i++)
         for (int64_t j = 0; j < out; j++) d_bias[j] += d.at[i * d.row + j];
-    product(s.tokens, in, out, d, (matrix){weight, in, 1}, start, d_x, in);
+    product(s.rows, in, out, d, (matrix){weight, in, 1}, start, d_x, in);
 }
 
-static void forward_example(shape s, const float **w, const float *h, kept k, float *next, float *room) {
-    int64_t count = s.tokens * s.size, row = 3 * s.size;
-    float *seen = room, *sum = seen + count, *active = sum + count, *slope = active + s.tokens * s.inner;
+static void forward_group(shape s, const float **w, const float *h, kept k, float *next, float *room) {
+    int64_t count = s.rows * s.size, row = 3 * s.size;
+    float *seen = room, *sum = seen + count, *active = sum + count, *slope = active + s.rows * s.inner;
     if (!s.post) normalise(s, k, 0, w, h, seen);
     dense(s, s.size, s.size, s.post ? h : seen, w[QUERY], w[QUERY_BIAS], k.qkv, row);
     dense(s, s.size, 2 * s.size, s.post ? h : seen, w[KEY_VALUE], w[KEY_VALUE_BIAS], k.qkv + s.size, row);
@@ -167,7 +174,7 @@ static void forward_example(shape s, const float **w, const float *h, kept k, fl
     for (int64_t i = 0; i < count; i++) sum[i] += h[i];
     normalise(s, k, !s.post, w, sum, seen);
     dense(s, s.size, s.inner, seen, w[UP], w[UP_BIAS], k.up, s.inner);
-    gelu(s.tokens * s.inner, k.up, active, slope);
+    gelu(s.rows * s.inner, k.up, active, slope);
     dense(s, s.inner, s.size, active, w[DOWN], w[DOWN_BIAS], next, s.size);
     const float *beside = s.post ? seen : sum;
     for (int64_t i = 0; i < count; i++) next[i] += beside[i];
@@ -175,17 +182,17 @@ static void forward_example(shape s, const float **w, const float *h, kept k, fl
 }
 
 /* d_h is first the gradient of the second sum, then of the first, then of the state before. */
-static void backward_example(shape s, const float **w, float **d_w, const float *h, kept k, const float *grad, float *d_h,
+static void backward_group(shape s, const float **w, float **d_w, const float *h, kept k, const float *grad, float *d_h,
                              float *room) {
-    int64_t count = s.tokens * s.size, bytes = count * sizeof(float);
-    float *seen = room, *d = seen + count, *active = d + count, *slope = active + s.tokens * s.inner;
-    float *wide = slope + s.tokens * s.inner, *rest = wide + s.tokens * (s.inner + 3 * s.size);
+    int64_t count = s.rows * s.size, bytes = count * sizeof(float);
+    float *seen = room, *d = seen + count, *active = d + count, *slope = active + s.rows * s.inner;
+    float *wide = slope + s.rows * s.inner, *rest = wide + s.rows * (s.inner + 3 * s.size);
     matrix d_sum = {d_h, s.size, 1}, d_wide = {wide, s.inner, 1};
     if (s.post) memset(d_h, 0, bytes), normalise_back(s, k, 1, w, d_w, grad, d_h);
     else memcpy(d_h, grad, bytes);
-    gelu(s.tokens * s.inner, k.up, active, slope); /* again: to fetch what was kept would take longer */
+    gelu(s.rows * s.inner, k.up, active, slope); /* again: to fetch what was kept would take longer */
     dense_back(s, s.inner, s.size, d_sum, active, w[DOWN], d_w[DOWN], d_w[DOWN_BIAS], nothing, wide);
-    for (int64_t i = 0; i < s.tokens * s.inner; i++) wide[i] *= slope[i];
+    for (int64_t i = 0; i < s.rows * s.inner; i++) wide[i] *= slope[i];
     scale_and_shift(s, k, !s.post, w, seen);
     dense_back(s, s.size, s.inner, d_wide, seen, w[UP], d_w[UP], d_w[UP_BIAS], s.post ? d_sum : nothing, d);
     if (s.post) memset(d_h, 0, bytes);
@@ -201,27 +208,45 @@ static void backward_example(shape s, const float **w, float **d_w, const float 
     if (!s.post) normalise_back(s, k, 0, w, d_w, d, d_h);
 }
 
-/* How many numbers of an example are kept, and how many a thread needs for itself. */
-void sizes(shape s, int64_t *found) { found[0] = kept_size(s), found[1] = room_size(s); }
+/* The examples of one group, of which the last of a thread may have fewer. */
+static shape group_at(shape s, int64_t example, int64_t end) {
+    s.rows = s.tokens * (example + s.group < end ? s.group : end - example);
+    return s;
+}
+
+/* How many numbers are kept of a token, and how many a thread needs for itself. */
+void sizes(shape s, int64_t *found) {
+    s.rows = 1, found[0] = kept_size(s);
+    s.rows = s.group * s.tokens, found[1] = room_size(s);
+}
 
 void forward(shape s, const float **parameters, const float *states, float *all_kept, float *next, float *rooms) {
+    int64_t count[2];
+    sizes(s, count);
 #pragma omp parallel for num_threads(s.threads)
-    for (int64_t thread = 0; thread < s.threads; thread++)
-        for (int64_t i = s.batch * thread / s.threads; i < s.batch * (thread + 1) / s.threads; i++) {
-            int64_t at = i * s.tokens * s.size;
-            forward_example(s, parameters, states + at, keep(s, all_kept + i * kept_size(s)), next + at,
-                            rooms + thread * room_size(s));
+    for (int64_t thread = 0; thread < s.threads; thread++) {
+        int64_t end = s.batch * (thread + 1) / s.threads;
+        for (int64_t i = s.batch * thread / s.threads; i < end; i += s.group) {
+            shape own = group_at(s, i, end);
+            int64_t token = i * s.tokens, at = token * s.size;
+            forward_group(own, parameters, states + at, keep(own, all_kept + token * count[0]), next + at, rooms + thread * count[1]);
         }
+    }
 }
 
 /* Each thread adds to gradients of its own: d_parameters[thread * PARAMETERS + parameter]. */
 void backward(shape s, const float **parameters, float **d_parameters, const float *states, float *all_kept, const float *grad,
               float *d_states, float *rooms) {
+    int64_t count[2];
+    sizes(s, count);
 #pragma omp parallel for num_threads(s.threads)
-    for (int64_t thread = 0; thread < s.threads; thread++)
-        for (int64_t i = s.batch * thread / s.threads; i < s.batch * (thread + 1) / s.threads; i++) {
-            int64_t at = i * s.tokens * s.size;
-            backward_example(s, parameters, d_parameters + thread * PARAMETERS, states + at, keep(s, all_kept + i * kept_size(s)),
-                             grad + at, d_states + at, rooms + thread * room_size(s));
+    for (int64_t thread = 0; thread < s.threads; thread++) {
+        int64_t end = s.batch * (thread + 1) / s.threads;
+        for (int64_t i = s.batch * thread / s.threads; i < end; i += s.group) {
+            shape own = group_at(s, i, end);
+            int64_t token = i * s.tokens, at = token * s.size;
+            backward_group(own, parameters, d_parameters + thread * PARAMETERS, states + at, keep(own, all_kept + token * count[0]),
+                           grad + at, d_states + at, rooms + thread * count[1]);
         }
+    }
 }

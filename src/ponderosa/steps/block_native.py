@@ -17,12 +17,16 @@ from ponderosa.steps.block import Block, Layer
 WHOLE = 16
 """What heads and layers are counted in: a product in C has whole vectors as its rows."""
 
+TOGETHER = 192
+"""Tokens computed together, where examples are shorter: longer products, whose numbers still stay in the cache."""
+
 
 class Shape(ctypes.Structure):
     """`shape` in block.c."""
 
     _fields_: ClassVar = [
-        (name, ctypes.c_int64) for name in ("threads", "batch", "tokens", "padded", "heads", "size", "inner", "post")
+        (name, ctypes.c_int64)
+        for name in ("threads", "batch", "group", "tokens", "padded", "heads", "size", "inner", "post", "rows")
     ]
 
 
@@ -53,10 +57,10 @@ class NativeBlock(torch.autograd.Function):
         h = h.contiguous()
         batch, tokens, size = h.shape
         inner, padded = parameters[-2].shape[1], -(-tokens // WHOLE) * WHOLE
-        ctx.shape = Shape(native.threads(h), batch, tokens, padded, heads, size, inner, post)
+        ctx.shape = Shape(native.threads(h), batch, max(1, TOGETHER // tokens), tokens, padded, heads, size, inner, post)
         ctx.sizes = (ctypes.c_int64 * 2)()
         library().sizes(ctx.shape, ctx.sizes)
-        ctx.room, after = Room(batch * ctx.sizes[0]), torch.empty_like(h)
+        ctx.room, after = Room(batch * tokens * ctx.sizes[0]), torch.empty_like(h)
         transposed = [each.t().contiguous() for each in parameters]
         _call("forward", ctx, _pointers(transposed), h, ctx.room.numbers, after)
         ctx.save_for_backward(h, *parameters)

@@ -57,9 +57,9 @@ static void product(int64_t m, int64_t n, int64_t k, matrix a, matrix b, matrix 
 }
 
 static inline float total(vector numbers) {
-    float sum = 0.0f;
-    for (int i = 0; i < LANES; i++) sum += numbers[i];
-    return sum;
+    for (int half = LANES / 2; half; half /= 2)
+        for (int i = 0; i < half; i++) numbers[i] += numbers[i + half];
+    return numbers[0];
 }
 
 /* exp(x), without a branch or a call, so that the compiler computes many at once. NaN goes through. What is below exp(-80) is
