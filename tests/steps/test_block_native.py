@@ -56,6 +56,7 @@ def test_c_computes_what_torch_computes(
     size: int, heads: int, mlp_size: int, batch: int, tokens: int, norm: Any, threads: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(native, "threads", lambda state: threads)
+    monkeypatch.setattr(block_native, "TOGETHER", 100 * size)
     check(made(size, heads, mlp_size=mlp_size, norm=norm), torch.randn(batch, tokens, size))
 
 

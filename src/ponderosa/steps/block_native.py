@@ -1,4 +1,4 @@
-"""A plain `Block` in C (see `native`), forward and backward: example by example, so that its numbers stay in the cache."""
+"""A plain `Block` in C (see `native`), forward and backward: few examples at a time, so that their numbers stay in the cache."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from ponderosa.steps.block import Block, Layer
 WHOLE = 16
 """What heads and layers are counted in: a product in C has whole vectors as its rows."""
 
-TOGETHER = 192
-"""Tokens computed together, where examples are shorter: longer products, whose numbers still stay in the cache."""
+TOGETHER = 12288
+"""Numbers of the states computed together, where an example has fewer: longer products, whose numbers stay in the cache."""
 
 
 class Shape(ctypes.Structure):
@@ -57,7 +57,8 @@ class NativeBlock(torch.autograd.Function):
         h = h.contiguous()
         batch, tokens, size = h.shape
         inner, padded = parameters[-2].shape[1], -(-tokens // WHOLE) * WHOLE
-        ctx.shape = Shape(native.threads(h), batch, max(1, TOGETHER // tokens), tokens, padded, heads, size, inner, post)
+        group = max(1, TOGETHER // (tokens * size))
+        ctx.shape = Shape(native.threads(h), batch, group, tokens, padded, heads, size, inner, post)
         ctx.sizes = (ctypes.c_int64 * 2)()
         library().sizes(ctx.shape, ctx.sizes)
         ctx.room, after = Room(batch * tokens * ctx.sizes[0]), torch.empty_like(h)
