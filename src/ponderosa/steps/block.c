@@ -74,48 +74,11 @@ static void normalise_back(shape s, kept k, int norm, const float **w, float **d
     }
 }
 
-/* x Phi(x) and its slope, Phi(x) + x phi(x); Phi by formula 7.1.26 of Abramowitz and Stegun, to 1e-7. */
-static void gelu(int64_t count, const float *restrict up, float *restrict active, float *restrict slope) {
-    for (int64_t j = 0; j < count; j++) {
-        float x = up[j], t = 1.0f / (1.0f + 0.3275911f * 0.70710678f * fabsf(x)), bell = exponential(-0.5f * x * x);
-        float p = 1.061405429f * t - 1.453152027f;
-        p = p * t + 1.421413741f;
-        p = p * t - 0.284496736f;
-        p = (p * t + 0.254829592f) * t;
-        float tail = 0.5f * p * bell, below = x < 0.0f ? tail : 1.0f - tail;
-        active[j] = x * below, slope[j] = below + x * bell * 0.39894228f;
-    }
-}
-
 /* [tokens, dim] to [dim, padded], zero where there is no token. */
 static void transpose(shape s, int64_t dim, const float *from, float *to) {
     memset(to, 0, dim * s.padded * sizeof(float));
     for (int64_t i = 0; i < s.tokens; i++)
         for (int64_t j = 0; j < dim; j++) to[j * s.padded + i] = from[3 * i * s.size + j];
-}
-
-/* The scores of one query become probabilities. */
-static void softmax(shape s, float scale, float *restrict row) {
-    for (int64_t j = s.tokens; j < s.padded; j++) row[j] = -INFINITY;
-    float top[LANES];
-    memcpy(top, row, sizeof top);
-    for (int64_t j = LANES; j < s.padded; j += LANES)
-        for (int i = 0; i < LANES; i++) top[i] = row[j + i] > top[i] ? row[j + i] : top[i];
-    for (int i = 1; i < LANES; i++) top[0] = top[i] > top[0] ? top[i] : top[0];
-    float most = top[0];
-    vector sum = {0};
-    for (int64_t j = 0; j < s.padded; j++) row[j] = exponential(scale * (row[j] - most));
-    for (int64_t j = 0; j < s.padded; j += LANES) sum += *(vector *)(row + j);
-    float share = 1.0f / total(sum);
-    for (int64_t j = 0; j < s.padded; j++) row[j] *= share;
-}
-
-/* The gradients of the scores from those of the probabilities, in place. */
-static void softmax_back(shape s, float scale, const float *restrict p, float *restrict d) {
-    vector sum = {0};
-    for (int64_t j = 0; j < s.padded; j += LANES) sum += *(const vector *)(p + j) * *(vector *)(d + j);
-    float mean = total(sum);
-    for (int64_t j = 0; j < s.padded; j++) d[j] = scale * p[j] * (d[j] - mean);
 }
 
 static void attend(shape s, kept k, float *room) {
@@ -126,7 +89,7 @@ static void attend(shape s, kept k, float *room) {
         float *p = k.probabilities + each * t * s.padded;
         transpose(s, dim, key, room);
         product(t, s.padded, dim, (matrix){q, 3 * s.size, 1}, (matrix){room, s.padded, 1}, nothing, p, s.padded);
-        for (int64_t i = 0; i < t; i++) softmax(s, 1.0f / sqrtf(dim), p + i * s.padded);
+        for (int64_t i = 0; i < t; i++) softmax(t, s.padded, 1.0f / sqrtf(dim), p + i * s.padded);
         product(t, dim, t, (matrix){p, s.padded, 1}, (matrix){value, 3 * s.size, 1}, nothing,
                 k.attended + at + start, s.size);
     }
@@ -142,7 +105,7 @@ static void attend_back(shape s, kept k, const float *grad, float *d_qkv, float 
         float *d_q = d_qkv + 3 * at + start, *d_key = d_q + s.size, *d_value = d_key + s.size;
         transpose(s, dim, key + s.size, room);
         product(t, s.padded, dim, (matrix){g, s.size, 1}, (matrix){room, s.padded, 1}, nothing, d, s.padded);
-        for (int64_t i = 0; i < t; i++) softmax_back(s, 1.0f / sqrtf(dim), p + i * s.padded, d + i * s.padded);
+        for (int64_t i = 0; i < t; i++) softmax_back(s.padded, 1.0f / sqrtf(dim), p + i * s.padded, d + i * s.padded);
         product(t, dim, t, (matrix){d, s.padded, 1}, (matrix){key, row, 1}, nothing, d_q, row);
         product(t, dim, t, (matrix){d, 1, s.padded}, (matrix){q, row, 1}, nothing, d_key, row);
         product(t, dim, t, (matrix){p, 1, s.padded}, (matrix){g, s.size, 1}, nothing, d_value, row);

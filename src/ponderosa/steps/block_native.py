@@ -1,4 +1,4 @@
-"""A plain `Block` in C (see `native`), forward and backward: few examples at a time, so that their numbers stay in the cache."""
+"""A plain `Block` in C (see `native`), forward and backward: few examples at a time, whose numbers stay in the cache."""
 
 from __future__ import annotations
 

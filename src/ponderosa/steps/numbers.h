@@ -1,4 +1,4 @@
-/* Small products and exponentials, on as many numbers at once as a register holds. */
+/* Small products, exponentials and what is made of them, on as many numbers at once as a register holds. */
 
 #include <math.h>
 #include <stdint.h>
@@ -82,4 +82,41 @@ static inline float exponential(float given) {
     float power;
     memcpy(&power, &bits, 4);
     return given < -80.0f ? 0.0f : p * power;
+}
+
+/* x Phi(x) and its slope, Phi(x) + x phi(x); Phi by formula 7.1.26 of Abramowitz and Stegun, to 1e-7. */
+static void gelu(int64_t count, const float *restrict up, float *restrict active, float *restrict slope) {
+    for (int64_t j = 0; j < count; j++) {
+        float x = up[j], t = 1.0f / (1.0f + 0.3275911f * 0.70710678f * fabsf(x)), bell = exponential(-0.5f * x * x);
+        float p = 1.061405429f * t - 1.453152027f;
+        p = p * t + 1.421413741f;
+        p = p * t - 0.284496736f;
+        p = (p * t + 0.254829592f) * t;
+        float tail = 0.5f * p * bell, below = x < 0.0f ? tail : 1.0f - tail;
+        active[j] = x * below, slope[j] = below + x * bell * 0.39894228f;
+    }
+}
+
+/* Scores become probabilities, zero where they are padded. */
+static void softmax(int64_t count, int64_t padded, float scale, float *restrict row) {
+    for (int64_t j = count; j < padded; j++) row[j] = -INFINITY;
+    float top[LANES];
+    memcpy(top, row, sizeof top);
+    for (int64_t j = LANES; j < padded; j += LANES)
+        for (int i = 0; i < LANES; i++) top[i] = row[j + i] > top[i] ? row[j + i] : top[i];
+    for (int i = 1; i < LANES; i++) top[0] = top[i] > top[0] ? top[i] : top[0];
+    float most = top[0];
+    vector sum = {0};
+    for (int64_t j = 0; j < padded; j++) row[j] = exponential(scale * (row[j] - most));
+    for (int64_t j = 0; j < padded; j += LANES) sum += *(vector *)(row + j);
+    float share = 1.0f / total(sum);
+    for (int64_t j = 0; j < padded; j++) row[j] *= share;
+}
+
+/* The gradients of the scores from those of the probabilities, in place. */
+static void softmax_back(int64_t padded, float scale, const float *restrict p, float *restrict d) {
+    vector sum = {0};
+    for (int64_t j = 0; j < padded; j += LANES) sum += *(const vector *)(p + j) * *(vector *)(d + j);
+    float mean = total(sum);
+    for (int64_t j = 0; j < padded; j++) d[j] = scale * p[j] * (d[j] - mean);
 }
