@@ -1,7 +1,7 @@
 /* A transformer layer and its gradients: what block.py says with torch, here few examples at a time, so that their numbers stay
 in the cache between one operation and the next.
 
-Arrays: states [batch, tokens, size]; parameters in the order of `Parameter`, dense ones [out, in], in the forward pass [in, out].
+Arrays: states [batch, tokens, size]; parameters in the order of `Parameter`, dense ones [out, in], forward [in, out].
 What the backward pass needs of a group of examples is kept in the order of `keep`; a `room` is for what nobody needs again. */
 
 #include "numbers.h"
@@ -113,7 +113,8 @@ static void attend_back(shape s, kept k, const float *grad, float *d_qkv, float 
 }
 
 /* y = bias + x weight, weight [in, out]. */
-static void dense(shape s, int64_t in, int64_t out, const float *x, const float *weight, const float *bias, float *y, int64_t row) {
+static void dense(shape s, int64_t in, int64_t out, const float *x, const float *weight, const float *bias, float *y,
+                  int64_t row) {
     product(s.rows, out, in, (matrix){x, in, 1}, (matrix){weight, out, 1}, (matrix){bias, 0, 1}, y, row);
 }
 
@@ -192,7 +193,8 @@ void forward(shape s, const float **parameters, const float *states, float *all_
         for (int64_t i = s.batch * thread / s.threads; i < end; i += s.group) {
             shape own = group_at(s, i, end);
             int64_t token = i * s.tokens, at = token * s.size;
-            forward_group(own, parameters, states + at, keep(own, all_kept + token * count[0]), next + at, rooms + thread * count[1]);
+            kept k = keep(own, all_kept + token * count[0]);
+            forward_group(own, parameters, states + at, k, next + at, rooms + thread * count[1]);
         }
     }
 }
@@ -208,8 +210,9 @@ void backward(shape s, const float **parameters, float **d_parameters, const flo
         for (int64_t i = s.batch * thread / s.threads; i < end; i += s.group) {
             shape own = group_at(s, i, end);
             int64_t token = i * s.tokens, at = token * s.size;
-            backward_group(own, parameters, d_parameters + thread * PARAMETERS, states + at, keep(own, all_kept + token * count[0]),
-                           grad + at, d_states + at, rooms + thread * count[1]);
+            kept k = keep(own, all_kept + token * count[0]);
+            backward_group(own, parameters, d_parameters + thread * PARAMETERS, states + at, k, grad + at, d_states + at,
+                           rooms + thread * count[1]);
         }
     }
 }
