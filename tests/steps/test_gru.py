@@ -13,6 +13,7 @@ from torch.autograd import gradcheck
 
 import ponderosa as po
 from ponderosa.steps import gru_native
+from ponderosa.steps import native as native_code
 from ponderosa.steps.gru_native import NativeUnroll
 from ponderosa.steps.gru_unroll import Unroll
 
@@ -105,7 +106,7 @@ def all_numbers(function: type[torch.autograd.Function], inputs: list[Tensor], o
 @pytest.mark.parametrize("batch", [0, 1, 3, 8, 200])
 @pytest.mark.parametrize("hidden", [1, 5, 32, 64, 70])  # whole blocks of a product, parts of them, both
 def test_c_computes_what_torch_computes(batch: int, hidden: int, threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gru_native, "_threads", lambda state: threads)
+    monkeypatch.setattr(native_code, "threads", lambda state: threads)
     inputs = in_float32(batch, hidden)
     for state in (inputs[1], torch.zeros_like(inputs[1]).requires_grad_()):
         inputs[1] = state
@@ -151,15 +152,15 @@ def test_views_as_inputs(where: int, view: str) -> None:
 def test_without_a_compiler_torch_does_the_work(environment: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
-    gru_native.library.cache_clear()
+    native_code.compiled.cache_clear(), gru_native.library.cache_clear()
     try:
         assert gru_native.library() is None
         step = po.GRUStep(INPUT, HIDDEN)
         assert step.unroll(step.prepare(torch.ones(BATCH, INPUT)), torch.zeros(BATCH, HIDDEN), 1, STEPS).isfinite().all()
     finally:
-        gru_native.library.cache_clear()
+        native_code.compiled.cache_clear(), gru_native.library.cache_clear()
 
 
 def test_importing_compiles_nothing() -> None:
-    code = "import ponderosa; from ponderosa.steps.gru_native import library; import sys; sys.exit(library.cache_info().misses)"
+    code = "import ponderosa; from ponderosa.steps.native import compiled; import sys; sys.exit(compiled.cache_info().misses)"
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -4,19 +4,9 @@ The rows of a batch do not see each other: threads share them out, each taking i
 Arrays: inputs [batch, 3 size], state [batch, size], weight [3 size, size], bias [3 size]; of each step gates (r, z and g)
 [steps, batch, 3 size], candidates and states [steps, batch, size]. */
 
-#include <stdint.h>
-#include <string.h>
+#include "numbers.h"
 
-/* What the registers hold of a product: ROWS x COLUMNS sums. */
-#ifdef __AVX512F__
-enum { ROWS = 8, LANES = 16 };
-#else
-enum { ROWS = 4, LANES = 8 };
-#endif
-enum { COLUMNS = 2 * LANES };
-typedef float vector __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
-
-typedef struct { const float *at; int64_t row, column; } matrix; /* and the strides of its axes */
+enum { COLUMNS = 2 * LANES }; /* what the registers hold of a product: ROWS x COLUMNS sums */
 
 /* c += a b for one block of sums: a [ROWS, k], b [k, COLUMNS]; the first `top` rows and `left` columns stay as they are. */
 static void block(int64_t k, matrix a, const float *b, float *c, int64_t stride, int64_t top, int64_t left) {
@@ -58,26 +48,7 @@ static void add_product(int64_t m, int64_t n, int64_t k, matrix a, const float *
         }
 }
 
-/* Without a branch or a call, so that the compiler computes many at once. NaN goes through. */
-static inline float sigmoid(float x) {
-    x = x < -87.0f ? -87.0f : x > 87.0f ? 87.0f : x;
-    float shifted = 12582912.0f - x * 1.44269504f; /* adding 1.5 * 2^23 rounds: exp(-x) = 2^n exp(f), |f| < log(2) / 2 */
-    float n = shifted - 12582912.0f;
-    float f = -x - n * 0.693359375f + n * 2.12194440e-4f; /* log(2) in two parts, for the digits of f */
-    float p = 1.9875691500e-4f; /* exp(f), by the polynomial of the Cephes library */
-    p = p * f + 1.3981999507e-3f;
-    p = p * f + 8.3334519073e-3f;
-    p = p * f + 4.1665795894e-2f;
-    p = p * f + 1.6666665459e-1f;
-    p = p * f + 5.0000001201e-1f;
-    p = p * f * f + f + 1.0f;
-    uint32_t bits;
-    memcpy(&bits, &shifted, 4);
-    bits = (bits << 23) + 0x3f800000u; /* n as the exponent of 2^n */
-    float power;
-    memcpy(&power, &bits, 4);
-    return 1.0f / (1.0f + p * power);
-}
+static inline float sigmoid(float x) { return 1.0f / (1.0f + exponential(-x)); }
 
 /* One example each: a function of its own promises the compiler that these arrays do not overlap. */
 static void activate(int64_t size, const float *restrict input, const float *restrict before, float *restrict r,

@@ -1,27 +1,16 @@
-"""`gru_unroll` in C, for float32 on a CPU: one call for many steps, and few passes over the numbers.
-
-The first unroll of a process compiles `gru.c` with the machine's C compiler, in less than half a second; nothing stays on the
-disk. Without a compiler, or with PONDEROSA_NATIVE=0, torch does the work.
-"""
+"""`gru_unroll` in C (see `native`): one call for many steps."""
 
 import ctypes
-import os
-import subprocess
-import sys
-import tempfile
 from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from ponderosa.steps import native
 from ponderosa.steps.gru_unroll import Stop, taken
 
-FLAGS = ("-O3", "-march=native", "-fno-math-errno", "-fno-trapping-math", "-shared", "-fPIC")
-THREADS = ("-fopenmp",) if sys.platform == "linux" else ()  # elsewhere the compiler may not know it
-SHARE = 4096  # numbers of a state: with fewer, a thread is not worth its start
 ops = torch.ops.ponderosa
 
 
@@ -70,17 +59,9 @@ _available._dynamo_marked_constant = True  # type: ignore[attr-defined]  # the c
 @lru_cache(maxsize=1)
 def library() -> ctypes.CDLL | None:
     """gru.c, compiled; None where that is not possible or not wanted."""
-    if os.environ.get("PONDEROSA_NATIVE") == "0":
+    found = native.compiled("gru.c")
+    if found is None:
         return None
-    source = Path(__file__).with_name("gru.c")
-    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
-        target = Path(folder, "gru.so")
-        command = [os.environ.get("CC", "cc"), *FLAGS, *THREADS, str(source), "-o", str(target)]
-        try:
-            subprocess.run(command, check=True, capture_output=True, timeout=60)
-            found = ctypes.CDLL(str(target))
-        except (OSError, subprocess.SubprocessError):
-            return None
     number, array = ctypes.c_int64, ctypes.c_void_p
     found.forward.argtypes, found.forward.restype = [*[number] * 6, *[array] * 5], None
     found.backward.argtypes, found.backward.restype = [*[number] * 6, *[array] * 10], None
@@ -88,24 +69,20 @@ def library() -> ctypes.CDLL | None:
 
 
 def _forward(first: int, end: int, inputs: Tensor, state: Tensor, transposed: Tensor, bias: Tensor, room: Tensor) -> None:
-    _call("forward", (_threads(state), *state.shape, len(room) // 5, first, end), inputs, state, transposed, bias, room)
+    _call("forward", (native.threads(state), *state.shape, len(room) // 5, first, end), inputs, state, transposed, bias, room)
 
 
 def _backward(
     state_too: bool, state: Tensor, weight: Tensor, room: Tensor, grad: Tensor, d_inputs: Tensor, d_state: Tensor,
     d_weight: Tensor, d_bias: Tensor,
 ) -> None:  # fmt: skip
-    threads = _threads(state)
+    threads = native.threads(state)
     d_gates, d_g = torch.empty_like(d_inputs), torch.empty_like(state)
     d_weights, d_biases = weight.new_empty(threads, *weight.shape), weight.new_empty(threads, len(weight))
     numbers = threads, *state.shape, len(room) // 5, len(grad), state_too
     _call("backward", numbers, state, weight, room, grad, d_inputs, d_state, d_weights, d_biases, d_gates, d_g)
     torch.sum(d_weights, 0, out=d_weight)
     torch.sum(d_biases, 0, out=d_bias)
-
-
-def _threads(state: Tensor) -> int:
-    return max(1, min(torch.get_num_threads(), state.numel() // SHARE))
 
 
 def _call(function: str, numbers: tuple[int, ...], *arrays: Tensor) -> None:

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from ponderosa.host import host
+from ponderosa.steps import block_native
 from ponderosa.steps.attention import attend, attend_packed
 from ponderosa.steps.base import Step
 from ponderosa.steps.block import Block, Layer, Planned, shapes
@@ -53,6 +54,8 @@ class TokenStep(Step):
     def advance(self, context: Tree, state: Tensor, n: int | Tensor, active: Tensor | None = None) -> Tensor:
         """All tokens, padded. With frozen keys and values `active` `[batch, token]` must say who has not halted."""
         layer, h = self.layer(n), self._seen(context, state, n)
+        if context["mask"] is None and not self.frozen_kv and block_native.fits(layer, h):
+            return block_native.advance(layer, h)  # type: ignore[arg-type]
         if self.hyper is not None:
             layer = Planned(layer, self.hyper.plan(h, context["mask"]))
         keys_values = self._all_keys_values(context, layer, h, active)

@@ -1,0 +1,141 @@
+"""A plain `Block` in C (see `native`), forward and backward: few examples at a time, whose numbers stay in the cache."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
+
+from ponderosa.steps import native
+from ponderosa.steps.block import Block, Layer
+
+WHOLE = 16
+"""What heads and layers are counted in: a product in C has whole vectors as its rows."""
+
+TOGETHER = 12288
+"""Numbers of the states computed together, where an example has fewer: longer products, whose numbers stay in the cache."""
+
+
+class Shape(ctypes.Structure):
+    """`shape` in block.c."""
+
+    _fields_: ClassVar = [
+        (name, ctypes.c_int64)
+        for name in ("threads", "batch", "group", "tokens", "padded", "heads", "size", "inner", "post", "rows")
+    ]
+
+
+class Room:
+    """Numbers that a backward pass needs; when nobody needs them any more, the next batch takes their memory over.
+
+    Given back to the system, it would have to be fetched anew for every batch, which costs a tenth of the training.
+    """
+
+    free: ClassVar[list[Tensor]] = []
+
+    def __init__(self, count: int):
+        try:
+            found = self.free.pop()
+        except IndexError:
+            found = None
+        self.numbers = found if found is not None and len(found) == count else torch.empty(count)
+
+    def __del__(self) -> None:
+        self.free.append(self.numbers)
+
+
+class NativeBlock(torch.autograd.Function):
+    """The next states `[batch, token, size]`; `parameters` as `parameters` gives them."""
+
+    @staticmethod
+    def forward(ctx: Any, h: Tensor, heads: int, post: bool, *parameters: Tensor) -> Tensor:
+        h = h.contiguous()
+        batch, tokens, size = h.shape
+        inner, padded = parameters[-2].shape[1], -(-tokens // WHOLE) * WHOLE
+        group = max(1, TOGETHER // (tokens * size))
+        ctx.shape = Shape(native.threads(h), batch, group, tokens, padded, heads, size, inner, post)
+        ctx.sizes = (ctypes.c_int64 * 2)()
+        library().sizes(ctx.shape, ctx.sizes)
+        ctx.room, after = Room(batch * tokens * ctx.sizes[0]), torch.empty_like(h)
+        transposed = [each.t().contiguous() for each in parameters]
+        _call("forward", ctx, _pointers(transposed), h, ctx.room.numbers, after)
+        ctx.save_for_backward(h, *parameters)
+        return after
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        h, *parameters = ctx.saved_tensors
+        parameters = [each.contiguous() for each in parameters]
+        counts = [each.numel() for each in parameters]
+        found, d_h = h.new_zeros(ctx.shape.threads, sum(counts)), torch.empty_like(h)
+        each_thread = [part for own in found for part in own.split(counts)]
+        _call(
+            "backward", ctx, _pointers(parameters), _pointers(each_thread), h, ctx.room.numbers, grad.contiguous(), d_h
+        )  # fmt: skip
+        gradients = zip((found.sum(0) if len(found) > 1 else found[0]).split(counts), parameters, strict=True)
+        return d_h, None, None, *(gradient.view_as(each) for gradient, each in gradients)
+
+
+def fits(layer: Layer, h: Tensor) -> bool:
+    """Whether there are C functions for this layer and these numbers, and gradients are wanted."""
+    return (
+        type(layer) is Block and torch.is_grad_enabled() and h.dtype == torch.float32 and h.device.type == "cpu" and h.ndim == 3
+        and h.numel() > 0 and not torch.compiler.is_compiling() and not torch.is_autocast_enabled("cpu")
+        and _plain(layer) and library() is not None
+    )  # fmt: skip
+
+
+def advance(layer: Block, h: Tensor) -> Tensor:
+    """The next states of all tokens, which all see each other."""
+    return NativeBlock.apply(h, layer.heads, layer.norm == "post", *parameters(layer))
+
+
+def parameters(layer: Any) -> list[Tensor]:
+    """A block's, in the order of `Parameter` in block.c."""
+    return [parameter for part in _parts(layer) for parameter in (part.weight, part.bias)]
+
+
+def _parts(layer: Any) -> tuple[Any, ...]:
+    up, _, down = layer.mlp
+    return layer.norm_attention, layer.norm_mlp, layer.query, layer.key_value, layer.out, up, down
+
+
+def _plain(layer: Block) -> bool:
+    """Whether the block is just what its class says, nothing exchanged, hooked on or dropped out, and its sizes fit C."""
+    if layer.between is not None or (layer.training and layer.dropout.p) or layer.size // layer.heads % WHOLE:
+        return False
+    norms, denses = _parts(layer)[:2], _parts(layer)[2:]
+    return (
+        all(type(norm) is nn.LayerNorm and norm.eps == 1e-5 for norm in norms)
+        and all(type(dense) is nn.Linear for dense in denses) and denses[-1].in_features % WHOLE == 0
+        and not any(module._forward_hooks or module._forward_pre_hooks for module in layer.modules())
+    )  # fmt: skip
+
+
+@lru_cache(maxsize=1)
+def library() -> Any:
+    """block.c, compiled; None where that is not possible or not wanted."""
+    found = native.compiled("block.c")
+    if found is not None:
+        array = ctypes.c_void_p
+        for name, arrays in (("sizes", 1), ("forward", 5), ("backward", 7)):
+            function = getattr(found, name)
+            function.argtypes, function.restype = [Shape, *[array] * arrays], None
+    return found
+
+
+def _call(function: str, ctx: Any, *arrays: Any) -> None:
+    """A function of the library, with room for each thread; all arrays are contiguous."""
+    room = torch.empty(ctx.shape.threads * ctx.sizes[1])
+    given = [each.data_ptr() if isinstance(each, Tensor) else each for each in (*arrays, room)]
+    getattr(library(), function)(ctx.shape, *given)
+
+
+def _pointers(arrays: Sequence[Tensor]) -> Any:
+    return (ctypes.c_void_p * len(arrays))(*[array.data_ptr() for array in arrays])

@@ -1,0 +1,40 @@
+"""C functions, for float32 on a CPU: few calls, and few passes over the numbers.
+
+The first use in a process compiles them with the machine's C compiler, in about a second; nothing stays on the disk. Without a
+compiler, or with PONDEROSA_NATIVE=0, torch does the work.
+"""
+
+import ctypes
+import os
+import subprocess
+import sys
+import tempfile
+from functools import lru_cache
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+FLAGS = ("-O3", "-march=native", "-fno-math-errno", "-fno-trapping-math", "-shared", "-fPIC")
+THREADS = ("-fopenmp",) if sys.platform == "linux" else ()  # elsewhere the compiler may not know it
+SHARE = 4096  # numbers of a state: with fewer, a thread is not worth its start
+
+
+@lru_cache(maxsize=8)
+def compiled(name: str) -> ctypes.CDLL | None:
+    """The C file of that name, compiled; None where that is not possible or not wanted."""
+    if os.environ.get("PONDEROSA_NATIVE") == "0":
+        return None
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+        target = Path(folder, "library.so")
+        command = [os.environ.get("CC", "cc"), *FLAGS, *THREADS, str(Path(__file__).with_name(name)), "-o", str(target), "-lm"]
+        try:
+            subprocess.run(command, check=True, capture_output=True, timeout=60)
+            return ctypes.CDLL(str(target))
+        except (OSError, subprocess.SubprocessError):
+            return None
+
+
+def threads(state: Tensor) -> int:
+    """How many threads are worth their start."""
+    return max(1, min(torch.get_num_threads(), state.numel() // SHARE))
