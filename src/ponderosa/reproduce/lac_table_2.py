@@ -10,6 +10,7 @@ from ponderosa.training.jobs import Job
 
 __all__ = ["jobs", "outcome"]
 shows_part = True
+HALF_A_POINT = 0.005
 
 
 def outcome(recipe: Mapping[str, Any], groups: Mapping[str, list[Job]]) -> Outcome:
@@ -36,6 +37,7 @@ def row(
     compared = name != base and shared
     difference = paired_difference(scores(groups[name][:shared]), scores(groups[base][:shared])) if compared else None
     return {
+        "found": difference, "layers": spread(runs, "mean_steps")[0],
         "method": name, "seeds": len(runs), "accuracy": plus_minus(runs, "accuracy", 4),
         "steps": plus_minus(runs, "mean_steps", 2), "saved": f"{1 - spread(runs, 'mean_steps')[0] / full:.0%}",
         "difference": difference and difference.points(), "paper": recipe["paper"].get(name),
@@ -44,15 +46,24 @@ def row(
 
 def reading(rows: list[dict[str, Any]]) -> str:
     """Whether layers are saved without loss, and whether a shallower network does as well."""
-    parts = []
-    for found in rows:
-        if "LAC" not in found["method"] or found["difference"] is None:
-            continue
-        low = float(found["difference"].split("[")[1].split(",")[0])
-        near = "within" if low > -0.5 else "not surely within"
-        parts.append(
-            f"{found['method']} saves {found['saved']} of the layers, {found['difference']} points against its baseline: "
-            f"{near} half a point below."
-        )
-    controls = [f"{found['method']} is at {found['difference']} points." for found in rows if "control" in found["method"]]
-    return " ".join(parts + controls)
+    compared = [row for row in rows if row["found"] is not None]
+    said = [_verdict(row) for row in compared if "LAC" in row["method"]]
+    return " ".join(said + [_control(row, compared) for row in compared if "control" in row["method"]])
+
+
+def _verdict(row: dict[str, Any]) -> str:
+    found = row["found"]
+    lost = "more than half a point below" if found.high < -HALF_A_POINT else "not surely within half a point"
+    near = "within half a point below" if found.low > -HALF_A_POINT else lost
+    return f"{row['method']} saves {row['saved']} of the layers, {row['difference']} points against its baseline: {near}."
+
+
+def _control(row: dict[str, Any], compared: list[dict[str, Any]]) -> str:
+    """A control, and the runs that take about as many layers (one more or less) without doing better."""
+    rivals = [
+        other["method"] for other in compared
+        if "LAC" in other["method"] and baseline(other["method"]) == baseline(row["method"])
+        and abs(other["layers"] - row["layers"]) <= 1 and other["found"].mean <= row["found"].mean
+    ]  # fmt: skip
+    beside = f", no worse than {' and '.join(rivals)} with about as many layers" if rivals else ""
+    return f"{row['method']} is at {row['difference']} points{beside}."
