@@ -124,4 +124,6 @@ def _made(result: Mapping[str, Any], runs: Sequence[Run]) -> str:
 
 
 def _detail(run: Run, key: str) -> str:
+    if key == "folder":
+        return f'<span class="path">{html.text(run.get(key))}</span>'
     return decimal(run.get(key), 0) if key in COUNTS else html.text(run.get(key))
