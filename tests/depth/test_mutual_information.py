@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import ponderosa as po
+from ponderosa.depth import Shuffled
 from ponderosa.depth.mutual_information import bins, mutual_information
 from ponderosa.depth.words import split_words
 
@@ -84,6 +85,7 @@ def test_saved_and_loaded(tmp_path: Path) -> None:
     for estimator in (
         po.MutualInformation.fit(["Ünïcode “film”", "bad film"], [1, 0], layers=3, unseen=2),
         po.Constant(4, layers=9),
+        Shuffled({"bad": 1, "ünïcode": 3}, layers=3),
     ):
         estimator.save(tmp_path / "depths.json")
         again = type(estimator).load(tmp_path / "depths.json")

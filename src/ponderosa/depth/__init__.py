@@ -5,5 +5,6 @@ from ponderosa.depth.constant import Constant
 from ponderosa.depth.mutual_information import MutualInformation
 from ponderosa.depth.oracle import Oracle
 from ponderosa.depth.reconstruction import Reconstruction
+from ponderosa.depth.shuffled import Shuffled
 
-__all__ = ["Constant", "DepthEstimator", "MutualInformation", "Oracle", "Reconstruction", "WordTable"]
+__all__ = ["Constant", "DepthEstimator", "MutualInformation", "Oracle", "Reconstruction", "Shuffled", "WordTable"]

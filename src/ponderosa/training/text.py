@@ -11,7 +11,7 @@ import torch
 import yaml
 
 from ponderosa.adapt import adapt, load
-from ponderosa.depth import Constant, DepthEstimator, MutualInformation, Reconstruction
+from ponderosa.depth import Constant, DepthEstimator, MutualInformation, Reconstruction, Shuffled
 from ponderosa.depth.reconstruction import PENALTY
 from ponderosa.halting.base import Halting
 from ponderosa.halting.exits import ConfidenceExit
@@ -43,7 +43,7 @@ class TextRun:
         data_dir: the folder of the original files, or one above it; the public hub if not given.
         depths: how deep each word goes: full for all layers, mutual-information, reconstruction, halting-unit (a classifier
             decides), composed (as mutual information says, and a sentence leaves once its answer is certain); controls:
-            constant (the mean that mutual information gives, for all words), shuffled (its depths, each given to another word).
+            constant (the mean that mutual information gives, for all words), shuffled (its depths, dealt at random within each sentence).
         start: the folder of a model that this command saved, to go on from: the classifier that is to become faster. The
             raw encoder if not given.
         estimator: a file of depths, as an estimator's `save` writes it; fitted on the training texts if not given.
@@ -168,7 +168,7 @@ def estimator(run: TextRun, task: TextClassification, model: Any, settings: Sett
             texts, tokenizer=task.tokenizer, encoder=model, penalty=price, seed=settings.seed, progress=settings.progress
         )
     words = MutualInformation.fit(texts, task.targets("train"), task.tokenizer, layers=model.config.num_hidden_layers)
-    return CONTROLS[run.depths](words, task, settings.seed) if run.depths in CONTROLS else words
+    return CONTROLS[run.depths](words, task) if run.depths in CONTROLS else words
 
 
 def thresholds(run: TextRun, net: Ponder, task: TextClassification) -> list[dict[str, float]] | None:
@@ -179,18 +179,16 @@ def thresholds(run: TextRun, net: Ponder, task: TextClassification) -> list[dict
     return choose_threshold(net, net.halting.exit, task, examples=examples, allowed_loss=run.allowed_loss)
 
 
-def _constant(words: MutualInformation, task: TextClassification, seed: int) -> Constant:
-    depths = [d for text in task.encode(task.texts("train")) for d in words.depths(torch.tensor([text]))[0].tolist()]
+def _constant(words: MutualInformation, task: TextClassification) -> Constant:
+    """As deep as words are on average in texts that the depths were not fitted to, where some are unseen."""
+    depths = [d for text in task.encode(task.texts("validation")) for d in words.depths(torch.tensor([text]))[0].tolist()]
     return Constant(round(sum(depths) / len(depths)), layers=words.layers, vocabulary=words.vocabulary)
 
 
-def _shuffled(words: MutualInformation, task: TextClassification, seed: int) -> MutualInformation:
-    order = torch.randperm(len(words.table), generator=torch.Generator().manual_seed(seed)).tolist()
-    depths = list(words.table.values())
-    table = {word: depths[i] for word, i in zip(words.table, order, strict=True)}
-    return MutualInformation(table, words.information, layers=words.layers, vocabulary=words.vocabulary)
+def _shuffled(words: MutualInformation, task: TextClassification) -> Shuffled:
+    return Shuffled(words.table, layers=words.layers, unseen=words.unseen, vocabulary=words.vocabulary)
 
 
-CONTROLS: dict[str, Callable[[MutualInformation, TextClassification, int], DepthEstimator]] = {
+CONTROLS: dict[str, Callable[[MutualInformation, TextClassification], DepthEstimator]] = {
     "constant": _constant, "shuffled": _shuffled,
 }  # fmt: skip
