@@ -43,7 +43,8 @@ class TextRun:
         data_dir: the folder of the original files, or one above it; the public hub if not given.
         depths: how deep each word goes: full for all layers, mutual-information, reconstruction, halting-unit (a classifier
             decides), composed (as mutual information says, and a sentence leaves once its answer is certain); controls:
-            constant (the mean that mutual information gives, for all words), shuffled (its depths, dealt at random within each sentence).
+            constant (the mean that mutual information gives, for all words), shuffled (its depths, dealt at random within each
+            sentence).
         start: the folder of a model that this command saved, to go on from: the classifier that is to become faster. The
             raw encoder if not given.
         estimator: a file of depths, as an estimator's `save` writes it; fitted on the training texts if not given.
