@@ -73,7 +73,7 @@ def test_the_sentences_in_the_readme_say_what_is_in_the_files():
         given = {how: ours[task, f"ponderosa {how}"] for how in ("eager", "compiled")}
         assert words.format(**given) in readme
     summary = engine["summary"]
-    assert f"a median of {summary['median_share']} of the possible saving" in readme
+    assert f"a median of {summary['median_share']} of the ideal speed" in readme
     assert f"the worst row {summary['lowest_share']};" in readme
     (skewed,) = (row for row in stream["rows"] if (row["model"], row["spread"]) == ("stack", "skewed"))
     assert f"{skewed['over_full']} times as many as full depth, and {skewed['over_stop']} times" in readme

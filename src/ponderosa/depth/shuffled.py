@@ -14,7 +14,8 @@ from ponderosa.depth.base import WordTable
 class Shuffled(WordTable):
     """A table of words whose depths change places within each sentence: as deep on average, and spread as widely.
 
-    Who gets which depends on the sentence alone, so it is the same whatever else is in the batch.
+    Who gets which depends on the sentence alone, so it is the same whatever else is in the batch. Of token ids it is the pieces
+    of words that change places, so here, and only here, the pieces of a word may differ.
 
     >>> words = {"a": 1, "fine": 2, "film": 4}
     >>> sorted(Shuffled(words, layers=4).depths("a fine film"))

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from ponderosa.halting.exits import log_probabilities
 from ponderosa.halting.knob import Knob
-from ponderosa.measure.batches import Data, read, right
+from ponderosa.measure.batches import Data, read, right, scored
 from ponderosa.measure.cost import evaluating, unhalted
 from ponderosa.measure.evaluate import Evaluation, adapts, mean_of_tokens
 from ponderosa.measure.frame import Frame
@@ -139,8 +139,8 @@ def allocation(model: Any, data: Data, *, score: Score = right, progress: bool =
         for batch in read(tqdm(data, desc="every step", unit="batch", disable=not progress), net):
             (output,), (taken,) = player(net, batch)(None, [None])
             outputs, _ = player(stopped, batch, progress)(Knob(stopped, "max_steps", net.full_depth, 1), limits)
-            given.append(score(output, batch.y).cpu())
-            each.append(torch.stack([score(one, batch.y) for one in outputs]).cpu())
+            given.append(scored(score, output, batch.y))
+            each.append(torch.stack([scored(score, one, batch.y) for one in outputs]))
             steps.append((taken if taken.ndim == 1 else mean_of_tokens(taken)).float().cpu())
             labels.append(batch.y.reshape(len(batch), -1)[:, 0].cpu())
             difficulty.append(batch.difficulty.cpu())

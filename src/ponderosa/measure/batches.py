@@ -1,6 +1,6 @@
 """Batches to measure on: numbered ones of a task, or those of any data loader."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import torch
@@ -46,14 +46,26 @@ def right(output: Tensor, target: Tensor) -> Tensor:
     >>> right(torch.tensor([[2.0, 1.0], [0.0, 3.0]]), torch.tensor([0, 0]))
     tensor([1., 0.])
     """
-    label = log_probabilities(output).argmax(-1)
+    classes = log_probabilities(output)
+    label = classes.argmax(-1)
     if target.numel() != label.numel():
         raise ValueError(
             f"the targets are {list(target.shape)}, the answers {list(output.shape)}: a class's number for each answer is "
             f"needed, {list(label.shape)} (of one-hot targets, y.argmax(-1))"
         )
+    if target.numel() and (target.max() >= classes.shape[-1] or (target != target.round()).any()):
+        raise ValueError(f"targets up to {target.max():g}: the number of one of the {classes.shape[-1]} classes is needed")
     same = (label == target.reshape(label.shape)).to(output.dtype)
     return same if same.ndim == 1 else same.flatten(1).mean(1)
+
+
+def scored(score: Callable[[Tensor, Tensor], Tensor], output: Tensor, target: Tensor) -> Tensor:
+    """What a score, perhaps a user's, says of each example `[batch]`."""
+    found = score(output, target)
+    if not isinstance(found, Tensor) or found.shape != output.shape[:1]:
+        given = list(found.shape) if isinstance(found, Tensor) else type(found).__name__
+        raise ValueError(f"the score gave {given} for {len(output)} answers: one number for each is needed, [{len(output)}]")
+    return found.float().cpu()
 
 
 def batches(task: Task, split: Split, examples: int, batch_size: int, seed: int = 0) -> Iterator[Batch]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from ponderosa.measure.batches import Data, right
 from ponderosa.measure.guarantee import lost, needed, safe, upper_bound
-from ponderosa.measure.sweep import Score, Sweep, knob_of, sweep
+from ponderosa.measure.sweep import Score, Sweep, knob_of, network, sweep
 
 
 @dataclass(frozen=True)
@@ -96,10 +96,18 @@ def calibrate(
         raise ValueError(f"drop={drop}: points of accuracy lie between 0 and 100")
     if not 0 < delta < 1:
         raise ValueError(f"delta={delta}: a probability lies between 0 and 1")
+    if drop is not None and network(model).halting.unit == "batch":
+        raise ValueError(
+            'unit="batch": the examples of a batch halt together, so how many are lost depends on who is beside them, and nothing '
+            'can be promised; choose the knob by operations=, or train with unit="example"'
+        )
     swept = sweep(model, data, settings=settings, knob=knob, score=score, progress=progress)
     if operations is not None:
         return within(swept, operations)
     assert drop is not None, "one of the two was given"
+    if swept.score.min() < 0 or swept.score.max() > 1:
+        low, high = float(swept.score.min()), float(swept.score.max())
+        raise ValueError(f"scores from {low:g} to {high:g}: points of accuracy need scores between 0 and 1")
     return dropping(swept, drop, delta)
 
 

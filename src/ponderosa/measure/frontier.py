@@ -64,18 +64,19 @@ class Frontier:
             "examples": self.examples, "seeds": self.seeds, "max_steps": self.max_steps,
         }  # fmt: skip
 
-    def __str__(self) -> str:
+    @property
+    def headline(self) -> str:
         seeds = f", {self.seeds} seeds" if self.seeds > 1 else ""
         area = f"; area under the frontier {self.area:.4f}" if len(self.points) > 1 else ""
         return f"{self.name}: {self.knob} on {self.examples:,} examples{seeds}{area}"
 
     def __repr__(self) -> str:
-        return f"{self}\n\n{self.points}"
+        return f"{self.headline}\n\n{self.points}"
 
     def _repr_html_(self) -> str:
         from ponderosa.measure.figure import svg
 
-        return f"<p>{escape(str(self))}</p>{svg(self.plot())}{self.points._repr_html_()}"
+        return f"<p>{escape(self.headline)}</p>{svg(self.plot())}{self.points._repr_html_()}"
 
 
 def frontier(

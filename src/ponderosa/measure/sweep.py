@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from ponderosa.halting.knob import Knob
-from ponderosa.measure.batches import Data, read, right
+from ponderosa.measure.batches import Data, read, right, scored
 from ponderosa.measure.cost import evaluating
 from ponderosa.measure.evaluate import Evaluation, adapts, mean_of_tokens
 from ponderosa.measure.meter import Meter
@@ -112,11 +112,11 @@ def sweep(
             outputs, taken = _play(play, turned, values)
             meter.add(batch, taken)
             targets = batch.y.expand(len(outputs), *batch.y.shape)
-            scores.append(score(outputs.flatten(0, 1), targets.flatten(0, 1)).unflatten(0, outputs.shape[:2]).cpu())
+            scores.append(scored(score, outputs.flatten(0, 1), targets.flatten(0, 1)).unflatten(0, outputs.shape[:2]))
             steps.append((taken if taken.ndim == 2 else mean_of_tokens(taken)).float().cpu())
             difficulty.append(batch.difficulty.cpu())
             if net.halting.hard:
-                full_scores.append(score(play.full(), batch.y).cpu())
+                full_scores.append(scored(score, play.full(), batch.y))
         *operations, own = meter.each()
         full = meter.full()
     *good, own_good = torch.cat(scores, 1)
@@ -133,17 +133,17 @@ def sweep(
 
 
 def _values(knob: Knob, settings: int | Sequence[float]) -> list[float]:
-    """The settings that were asked for, the deepest first if only their number was."""
+    """The settings that were asked for, the deepest first."""
     if isinstance(settings, int):
         if settings < 1:
             raise ValueError(f"settings={settings}: at least one is needed")
         return knob.values(settings)
     values = list(settings) if isinstance(settings, Iterable) else []
-    if not values or not all(math.isfinite(value) for value in values):
+    if not values or not all(isinstance(value, (int, float)) and math.isfinite(value) for value in values):
         raise ValueError(f"settings={settings}: say how many settings of {knob.name} there are to be, or list which (numbers)")
     if knob.name == "max_steps" and not all(value in range(1, int(knob.deepest) + 1) for value in values):
         raise ValueError(f"settings={settings}: max_steps goes from 1 to {knob.deepest}, the network's full depth")
-    return values
+    return sorted(values, reverse=knob.deepest > knob.shallowest)
 
 
 def _play(play: Player, knob: Knob, values: list[float]) -> tuple[Tensor, Tensor]:

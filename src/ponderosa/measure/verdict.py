@@ -25,7 +25,7 @@ def verdict(runs: Sequence[Run]) -> str:
         return _alone(base, known)
     near = [run for run in others if _accuracy(run) >= max(map(_accuracy, known)) - TIE]
     best = min(near, key=_steps) if near else max(others, key=_accuracy)
-    return f"{plain(best.get('name'))} {_answers(best, base)}{_spends(best)}{_saves(best, base)}.{_rival(best, known)}"
+    return f"{plain(best.get('name'))} {_answers(best, base)}{_spends(best)}{_saves(best, base)}.{_rival(best, base, known)}"
 
 
 def collapse(run: Run) -> str | None:
@@ -47,15 +47,16 @@ def speed_up(run: Run, reference: Run | None = None) -> float | None:
     return ratio(run.get("full_microseconds") if full is None else full, run.get("microseconds"))
 
 
-def _rival(best: Run, known: Sequence[Run]) -> str:
-    """A fixed network that does as well and answers sooner: then it is the better choice, and must be named."""
-    fixed = [run for run in known if is_fixed(run) and _accuracy(run) >= _accuracy(best) - TIE]
+def _rival(best: Run, base: Run | None, known: Sequence[Run]) -> str:
+    """Another fixed network that does as well and answers sooner: then it is the better choice, and must be named."""
+    fixed = [run for run in known if is_fixed(run) and run is not base and _accuracy(run) >= _accuracy(best) - TIE]
     sooner = [run for run in fixed if (ratio(best.get("microseconds"), run.get("microseconds")) or 0.0) > 1]
     if not sooner:
         return ""
     rival = max(sooner, key=lambda run: ratio(best.get("microseconds"), run.get("microseconds")) or 0.0)
     times = ratio(best.get("microseconds"), rival.get("microseconds"))
-    return f" But {_fixed(rival)} is as accurate ({percent(rival.get('accuracy'))}), and {times:.1f}{TIMES} sooner still."
+    still = " still" if (speed_up(best, base) or 0.0) >= 1 else ""
+    return f" But {_fixed(rival)} is as accurate ({percent(rival.get('accuracy'))}), and {times:.1f}{TIMES} sooner{still}."
 
 
 def _alone(base: Run | None, known: Sequence[Run]) -> str:

@@ -12,6 +12,7 @@ from ponderosa.training.experiment import load
 from ponderosa.training.jobs import Job
 
 shows_part = True
+RIVALS = ("ViT", "U-ViT", "U-ViT L")
 
 
 def jobs(recipe: Mapping[str, Any], root: Path) -> dict[str, list[Job]]:
@@ -56,13 +57,17 @@ def _look(job: Job) -> dict[str, Any]:
 
 
 def reading(found: Mapping[str, list[dict[str, Any]]]) -> str:
-    """The paper's claims: the hyper-module closes the gap to ViT, in fewer layers than U-ViT."""
-    if not {"ViT", "U-ViT", "Hyper-UT"} <= found.keys():
+    """The paper's claims: the hyper-module closes the gap to ViT, with less work than U-ViT, and helps more than width."""
+    if not set(RIVALS) <= found.keys() or "Hyper-UT" not in found:
         return "Not all models are trained."
-    vit, universal, hyper = (found[name][0] for name in ("ViT", "U-ViT", "Hyper-UT"))
-    to_vit, to_universal = (100 * (hyper["accuracy"] - other["accuracy"]) for other in (vit, universal))
+    hyper = found["Hyper-UT"][0]
+    against = "; ".join(
+        f"{name}: {100 * (hyper['accuracy'] - other['accuracy']):+.2f} points in {hyper['mean_steps']:.2f} layers instead of "
+        f"{other['mean_steps']:.2f}, and {hyper['operations'] / other['operations']:.2f} times the operations"
+        for name, other in ((name, found[name][0]) for name in RIVALS)
+    )
     return (
-        f"Hyper-UT against ViT: {to_vit:+.2f} points; against U-ViT: {to_universal:+.2f} points, in {hyper['mean_steps']:.2f} "
-        f"layers on average instead of {universal['mean_steps']:.2f}. (In the paper, on ImageNet, Hyper-UT is as good as ViT "
-        "and takes fewer layers than U-ViT.)"
+        f"CIFAR-10 in 5 tokens, {len(found['Hyper-UT'])} seed{'s'[: len(found['Hyper-UT']) > 1]}, {hyper['batches']:,} batches; ViT "
+        f"has its norms before each part, the others after. Hyper-UT against {against}. In the paper, on ImageNet, Hyper-UT is as "
+        "good as ViT, with less work than U-ViT, and modules help more than width."
     )

@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from ponderosa.halting.prior import geometric_prior
 from ponderosa.reproduce.recipe import expand, plus_minus, spread
 from ponderosa.training.jobs import Job
@@ -33,9 +35,11 @@ def halting(point: Mapping[str, float]) -> dict[str, Any]:
 
 def rows(recipe: Mapping[str, Any], found: Found) -> list[dict[str, Any]]:
     """A row for each point that is trained, the report's mean steps beside the one it gives them for."""
+    limit = recipe["common"]["max_steps"]
     return [
         {
-            **point, "accuracy": plus_minus(runs := found[name(point)], "accuracy", 4),
+            **point, "prior": f"{prior_mean(point['lambda_p'], limit):.2f}",
+            "accuracy": plus_minus(runs := found[name(point)], "accuracy", 4),
             "steps": plus_minus(runs, "mean_steps", 2), "batches": ", ".join(f"{run['batches']:,}" for run in runs),
             "paper_steps": f"{recipe['paper']['mean_steps']:.2f}" if name(point) == name(recipe["paper"]) else None,
         }
@@ -43,10 +47,19 @@ def rows(recipe: Mapping[str, Any], found: Found) -> list[dict[str, Any]]:
     ]  # fmt: skip
 
 
+def prior_mean(lambda_p: float, limit: int) -> float:
+    """The steps on average of the prior itself: a network that takes as many has learned nothing about when to halt.
+
+    >>> prior_mean(0.5, 2)
+    1.3333333730697632
+    """
+    return float((geometric_prior(lambda_p, limit) * torch.arange(1, limit + 1)).sum())
+
+
 def columns(recipe: Mapping[str, Any]) -> dict[str, str]:
     return {
         "lambda_p": "lambda_p", "beta": "beta", "accuracy": "accuracy",
-        "steps": f"mean steps of {recipe['common']['max_steps']}", "batches": "batches (per seed)",
+        "steps": f"mean steps of {recipe['common']['max_steps']}", "prior": "the prior's", "batches": "batches (per seed)",
         "paper_steps": "report: mean steps",
     }  # fmt: skip
 

@@ -56,7 +56,7 @@ def _saved(share: float | None) -> str:
 
 
 def _faster(times: float | None) -> str:
-    return DASH if times is None else f"{times:.2f}{TIMES} as fast"
+    return DASH if times is None else f"{times:.2f}{TIMES} its full depth"
 
 
 def _steps(run: Run, tint: str) -> str:

@@ -26,8 +26,9 @@ def report(
         settings: of each knob.
         progress: whether to show a progress bar.
     """
-    if not isinstance(models, Mapping):
-        raise TypeError(f'models is {type(models).__name__}: networks by name are needed, as report({{"LAC": net}}, ...)')
+    if not isinstance(models, Mapping) or not models:
+        given = "empty" if isinstance(models, Mapping) else type(models).__name__
+        raise TypeError(f'models is {given}: networks by name are needed, as report({{"LAC": net}}, ...)')
     data = list(data)
     runs = [
         portrait(model if isinstance(model, list) else [model], data, name, task=task, settings=settings, progress=progress)
