@@ -257,6 +257,39 @@ def test_one_hot_targets_are_refused():
         frontier(gru(po.LAC()), data)
 
 
+@pytest.mark.parametrize(("halting", "listed"), [(po.ConfidenceExit(), [0.2, 0.9, 0.5]), (po.ACT(), [0.96, 0.01, 0.5])])
+def test_settings_in_any_order_are_taken_deepest_first(halting, listed):
+    swept = sweep(gru(halting), loader(), settings=listed)
+    assert sorted(swept.values) == sorted(listed)
+    means = swept.steps.mean(1).tolist()
+    assert means == sorted(means, reverse=True)
+
+
+def test_nothing_is_promised_where_a_batch_halts_together():
+    with pytest.raises(ValueError, match="halt together"):
+        calibrate(gru(po.LAC(unit="batch")), loader(), drop=10.0)
+    assert calibrate(gru(po.LAC(unit="batch")), loader(), operations=1e9).knob == "alpha"
+
+
+@pytest.mark.parametrize(
+    ("score", "said"),
+    [
+        (lambda output, y: (output.argmax(-1) == y).float().mean(), "one number for each"),
+        (lambda output, y: -nn.functional.cross_entropy(output, y, reduction="none"), "between 0 and 1"),
+    ],
+)
+def test_scores_that_promise_nothing_are_refused(score, said):
+    with pytest.raises(ValueError, match=said):
+        calibrate(gru(po.LAC()), loader(), drop=10.0, score=score)
+
+
+@pytest.mark.parametrize("change", [lambda y: y + 10, lambda y: y + 0.5])
+def test_targets_that_are_no_class_are_refused(change):
+    data = [(x, change(y)) for x, y in loader()]
+    with pytest.raises(ValueError, match="one of the 3 classes"):
+        frontier(gru(po.LAC()), data)
+
+
 def test_a_report_needs_names(tmp_path):
     with pytest.raises(TypeError, match="models is Ponder: networks by name are needed"):
         report(gru(po.LAC()), loader(), tmp_path / "report.html")

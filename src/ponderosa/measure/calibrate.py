@@ -98,8 +98,8 @@ def calibrate(
         raise ValueError(f"delta={delta}: a probability lies between 0 and 1")
     if drop is not None and network(model).halting.unit == "batch":
         raise ValueError(
-            'unit="batch": the examples of a batch halt together, so how many are lost depends on who is beside them, and nothing '
-            'can be promised; choose the knob by operations=, or train with unit="example"'
+            'unit="batch": the examples of a batch halt together, so how many are lost depends on who is beside them, and '
+            'nothing can be promised; choose the knob by operations=, or train with unit="example"'
         )
     swept = sweep(model, data, settings=settings, knob=knob, score=score, progress=progress)
     if operations is not None:

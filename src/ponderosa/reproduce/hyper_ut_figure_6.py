@@ -66,8 +66,9 @@ def reading(found: Mapping[str, list[dict[str, Any]]]) -> str:
         f"{other['mean_steps']:.2f}, and {hyper['operations'] / other['operations']:.2f} times the operations"
         for name, other in ((name, found[name][0]) for name in RIVALS)
     )
+    seeds = len(found["Hyper-UT"])
     return (
-        f"CIFAR-10 in 5 tokens, {len(found['Hyper-UT'])} seed{'s'[: len(found['Hyper-UT']) > 1]}, {hyper['batches']:,} batches; ViT "
-        f"has its norms before each part, the others after. Hyper-UT against {against}. In the paper, on ImageNet, Hyper-UT is as "
-        "good as ViT, with less work than U-ViT, and modules help more than width."
+        f"CIFAR-10 in 5 tokens, {hyper['batches']:,} batches, seeds: {seeds}. ViT has its norms before "
+        f"each part, the others after. Hyper-UT against {against}. In the paper, on ImageNet, Hyper-UT is as good as ViT, with "
+        "less work than U-ViT, and modules help more than width."
     )

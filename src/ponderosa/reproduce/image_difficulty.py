@@ -32,13 +32,15 @@ def outcome(recipe: Mapping[str, Any], groups: Mapping[str, list[Job]]) -> Outco
     }  # fmt: skip
     rows = [
         {
-            "mechanism": key, "batches": run["batches"], "accuracy": f"{run['accuracy']:.4f}", "steps": f"{run['mean_steps']:.2f}",
+            "mechanism": key, "batches": run["batches"], "accuracy": f"{run['accuracy']:.4f}",
+            "steps": f"{run['mean_steps']:.2f}",
             **{way: written(seen[key][way]["fairness"]) for way in WAYS},
         }
         for key, group in groups.items() for run in results(group)
     ]  # fmt: skip
     columns: dict[str, str] = {
-        "mechanism": "mechanism", "batches": "batches", "accuracy": "accuracy", "steps": f"mean steps of {recipe['common']['max_steps']}",
+        "mechanism": "mechanism", "batches": "batches", "accuracy": "accuracy",
+        "steps": f"mean steps of {recipe['common']['max_steps']}",
         **{way: f"rank correlation of steps with {way}" for way in WAYS},
     }  # fmt: skip
     drawn: dict[str, Any] = {
