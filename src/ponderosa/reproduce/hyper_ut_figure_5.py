@@ -1,6 +1,7 @@
 """Hyper-UT, figure 5: a T5 on pointer-value retrieval as text, with and without a scratch-pad, beside networks that adapt
 their depth."""
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import fields
 from pathlib import Path
@@ -85,7 +86,7 @@ def outcome(recipe: Mapping[str, Any], groups: Mapping[str, list[Job]]) -> Outco
         rows += [row(name, line, runs, key, [*near, *far]) for line, (runs, key) in lines.items()]
         rows.append(row(name, "guessing", [guess], "accuracy", [*near, *far]))
         text.append(reading(name, lines, guess, near, far))
-        points = {line: [at_hops(runs, key, h) for h in (*near, *far)] for line, (runs, key) in lines.items()}
+        points = {line: [standard_error(runs, key, h) for h in (*near, *far)] for line, (runs, key) in lines.items()}
         figures[name] = accuracy_by_hops(points, guess, near)
     most = max(numbers(recipe, name).test_hops for name in recipe["tasks"])
     columns = {
@@ -114,25 +115,26 @@ def about(recipe: Mapping[str, Any]) -> str:
 
 
 SPENT = (
-    "Accuracy on the test, mean ± standard deviation over rounds of training, one for each seed (the paper gives standard "
-    "errors). What a T5 with a scratch-pad spends on an example are the tokens that it writes, each through all layers of its "
-    "decoder; a UT spends layers."
+    "Accuracy on the test, mean ± standard error over rounds of training, one for each seed, as in the paper (in the findings "
+    "below ± is the standard deviation). What a T5 with a scratch-pad spends on an example are the tokens that it writes, each "
+    "through all layers of its decoder; a UT spends layers."
 )
 
 
-def at_hops(runs: Runs, key: str, hops: int) -> Spread | None:
-    """The mean over rounds, and their standard deviation."""
-    return over_seeds(average(run, [hops], key) for run in runs)
+def standard_error(runs: Runs, key: str, hops: int) -> Spread | None:
+    """The mean over rounds, and the standard deviation of that mean."""
+    spread = over_seeds(average(run, [hops], key) for run in runs)
+    return spread and spread._replace(deviation=spread.deviation / math.sqrt(spread.seeds))
 
 
 def row(task: str, line: str, runs: Runs, key: str, hops: list[int]) -> dict[str, Any]:
     """A line of the figure as numbers."""
     spent = "tokens" if key in ("label", "last") else "steps"
     known = spent in runs[0]["by_difficulty"][0]
-    cost = {h: written(at_hops(runs, spent, h), 1) if known else None for h in (hops[0], hops[-1])}
+    cost = {h: written(standard_error(runs, spent, h), 1) if known else None for h in (hops[0], hops[-1])}
     return {
         "task": task, "model": line, "rounds": len(runs) if known else None, "parameters": runs[0].get("parameters"),
-        **{str(h): written(at_hops(runs, key, h)) for h in hops}, "spent": cost[hops[0]], "spent_far": cost[hops[-1]],
+        **{str(h): written(standard_error(runs, key, h)) for h in hops}, "spent": cost[hops[0]], "spent_far": cost[hops[-1]],
     }  # fmt: skip
 
 
