@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from ponderosa.cli import bench, evaluate, reproduce, train
-from ponderosa.measure.paired import paired_difference
+from ponderosa.measure.paired import Difference, paired_difference
 from ponderosa.reproduce import lac_table_2
 from ponderosa.reproduce.lac_cifar import baseline
 from ponderosa.reproduce.recipe import expand, read_recipe
@@ -185,15 +185,14 @@ def test_a_paired_interval_by_hand() -> None:
         paired_difference(ours, theirs[:1])
 
 
-def test_the_reading_of_lac() -> None:
-    rows = [
-        {"method": "ViT + LAC per-example", "saved": "40%", "difference": "+0.10 [-0.30, +0.50]"},
-        {"method": "UViT + LAC per-example", "saved": "30%", "difference": "-0.80 [-1.20, -0.40]"},
-        {"method": "control: ViT of 7 layers", "saved": "42%", "difference": "-0.10 [-0.50, +0.30]"},
-    ]
-    text = lac_table_2.reading(rows)
-    assert (
-        "ViT + LAC per-example saves 40% of the layers, +0.10 [-0.30, +0.50] points against its baseline: within half" in text
-    )
-    assert "[-1.20, -0.40] points against its baseline: not surely within" in text
-    assert "control: ViT of 7 layers is at -0.10" in text
+@pytest.mark.parametrize(
+    ("interval", "seeds", "said"),
+    [
+        ((0.001, -0.003, 0.005), [0.0, 0.002], "within half a point below"),
+        ((0.001, -0.003, 0.005), [-0.006, 0.008], "not surely within half a point"),
+        ((-0.008, -0.012, -0.004), [-0.008, -0.008], "not surely within half a point"),
+        ((-0.026, -0.030, -0.021), [-0.035, -0.013], "more than half a point below"),
+    ],
+)
+def test_what_is_said_of_a_loss(interval: tuple[float, ...], seeds: list[float], said: str) -> None:
+    assert lac_table_2.Compared(Difference(*interval), seeds).near == said

@@ -43,7 +43,10 @@ class Room:
             found = self.free.pop()
         except IndexError:
             found = None
-        self.numbers = found if found is not None and len(found) == count else torch.empty(count)
+        if found is not None and len(found) != count:
+            self.free.clear()  # of another shape, as all of them
+            found = None
+        self.numbers = torch.empty(count) if found is None else found
 
     def __del__(self) -> None:
         self.free.append(self.numbers)
