@@ -1,13 +1,11 @@
 """Depths dealt at random within each sentence: a control must be as deep, and hold for a sentence whatever is beside it."""
 
-import pytest
 import torch
 
 import ponderosa as po
 from ponderosa.depth import Shuffled
 from tests.adapt.models import wordpiece
 
-pytest.importorskip("transformers")
 TEXTS = ["a fine film of some length", "some film", "a length of film , some fine film"]
 
 

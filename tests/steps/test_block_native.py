@@ -11,8 +11,9 @@ from torch import Tensor, nn
 import ponderosa as po
 from ponderosa.steps import block_native, native
 from ponderosa.steps.block_native import Room, fits, library
+from tests.steps import compiler
 
-pytestmark = pytest.mark.skipif(library() is None, reason="there is no C compiler")
+pytestmark = compiler.native
 
 
 def made(size: int, heads: int, **options: Any) -> po.TransformerStep:

@@ -1,7 +1,5 @@
 """The fused unroll of the GRU: the numbers of `nn.GRUCell`, and its gradients by hand."""
 
-import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -16,6 +14,7 @@ from ponderosa.steps import gru_native
 from ponderosa.steps import native as native_code
 from ponderosa.steps.gru_native import NativeUnroll
 from ponderosa.steps.gru_unroll import Unroll
+from tests.steps.compiler import native
 
 BATCH, INPUT, HIDDEN, STEPS = 3, 2, 4, 5
 
@@ -84,10 +83,6 @@ def test_states_of_tokens() -> None:
     x, state = x.expand(6, *x.shape), state.expand(6, *state.shape)
     found = step.unroll(step.prepare(x), state, 1, 20, lambda states: int(states.shape[1:] != (6, BATCH, HIDDEN)))
     assert found.shape == (3, 6, BATCH, HIDDEN)
-
-
-COMPILER = shutil.which(os.environ.get("CC", "cc")) and os.environ.get("PONDEROSA_NATIVE") != "0"
-native = pytest.mark.skipif(not COMPILER, reason="there is no C compiler, or it is not wanted")
 
 
 def in_float32(batch: int, hidden: int) -> list[Tensor]:

@@ -12,6 +12,7 @@ from ponderosa.bench.baselines import full_depth, ideal
 from ponderosa.bench.engine import alternate_for
 from ponderosa.bench.timing import one_thread, percentile
 from ponderosa.halting import PlannedDepth
+from ponderosa.halting.base import Halting, Memory, Units, Verdict
 from ponderosa.measure.cost import cost
 from ponderosa.measure.environment import environment
 from ponderosa.ponder import Ponder
@@ -27,7 +28,7 @@ def bench_run(folder: Path | str, *, size: int | None = None, seconds: float = S
     """Measure a run's steps on batches of test examples, as `bench engine` does: ours, the ideal and full depth take turns.
 
     The encoder and the head, which nothing can save, are left out. With `size`, transformer layers of that width take the steps
-    that the run chose: what the same decisions are worth in a larger network.
+    that the run chose, and decide about them as it does (`Paced`): what the same decisions are worth in a larger network.
     """
     experiment = load(folder)
     net = experiment.net.eval()
@@ -45,11 +46,34 @@ def bench_run(folder: Path | str, *, size: int | None = None, seconds: float = S
     return {"benchmark": "run", "folder": str(folder), "environment": {**environment(), "threads": 1}, "rows": rows}
 
 
+class Paced(PlannedDepth):
+    """Halts as planned, but does another mechanism's work at every step: looking costs time, whatever it sees."""
+
+    def __init__(self, other: Halting):
+        super().__init__(unit=other.unit)
+        if other.reads_output or any(True for _ in other.parameters()):
+            raise ValueError(
+                f"{type(other).__name__} decides by what it learned at its own width: leave --size out, or give a run of LAC"
+            )
+        self.other = other
+
+    def begin(self, state: Tensor, units: Units) -> Memory:
+        return {**super().begin(state, units), "other": self.other.begin(state, units)}
+
+    def ends(self, memory: Memory) -> set[int] | None:
+        return self.other.ends(memory["other"])
+
+    def update(self, n: int | Tensor, state: Tensor, output: Tensor | None, memory: Memory) -> Verdict:
+        _, _, seen = self.other.update(n, state, output, memory["other"])
+        share, done, memory = super().update(n, state, output, memory)
+        return share, done, {**memory, "other": seen}
+
+
 def _wider(net: Ponder, x: Tensor, size: int) -> tuple[Ponder, Tensor]:
-    """Layers of another width that take planned steps, and states for them."""
+    """Layers of another width at the run's pace, and states for them."""
     layers = None if net.step.tied else net.step.max_steps
     step = TransformerStep(size, size // 64, layers=layers)
-    return Ponder(step, PlannedDepth(unit=net.halting.unit), max_steps=net.max_steps).eval(), torch.randn(*x.shape[:2], size)
+    return Ponder(step, Paced(net.halting), max_steps=net.max_steps).eval(), torch.randn(*x.shape[:2], size)
 
 
 def _row(net: Ponder, x: Tensor, depth: Tensor, told: dict[str, Any], seconds: float) -> dict[str, Any]:

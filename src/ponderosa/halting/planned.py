@@ -53,7 +53,7 @@ class PlannedDepth(Halting):
             )
         return {"depth": depth.to(state.device) + self.shift}
 
-    def ends(self, memory: Memory) -> set[int]:
+    def ends(self, memory: Memory) -> set[int] | None:
         return {max(depth, 1) for depth in memory["depth"].flatten().tolist()}
 
     def update(self, n: int | Tensor, state: Tensor, output: Tensor | None, memory: Memory) -> Verdict:

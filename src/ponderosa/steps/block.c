@@ -184,35 +184,31 @@ void sizes(shape s, int64_t *found) {
     s.rows = s.group * s.tokens, found[1] = room_size(s);
 }
 
-void forward(shape s, const float **parameters, const float *states, float *all_kept, float *next, float *rooms) {
+/* All examples, group by group: forward where there are no gradients to find, else backward, into those of each thread,
+d_parameters[thread * PARAMETERS + parameter]. */
+static void run(shape s, const float **parameters, float **d_parameters, const float *states, float *all_kept, const float *grad,
+                float *to, float *rooms) {
     int64_t count[2];
     sizes(s, count);
 #pragma omp parallel for num_threads(s.threads)
     for (int64_t thread = 0; thread < s.threads; thread++) {
+        float *room = rooms + thread * count[1];
         int64_t end = s.batch * (thread + 1) / s.threads;
         for (int64_t i = s.batch * thread / s.threads; i < end; i += s.group) {
             shape own = group_at(s, i, end);
             int64_t token = i * s.tokens, at = token * s.size;
             kept k = keep(own, all_kept + token * count[0]);
-            forward_group(own, parameters, states + at, k, next + at, rooms + thread * count[1]);
+            if (!d_parameters) forward_group(own, parameters, states + at, k, to + at, room);
+            else backward_group(own, parameters, d_parameters + thread * PARAMETERS, states + at, k, grad + at, to + at, room);
         }
     }
 }
 
-/* Each thread adds to gradients of its own: d_parameters[thread * PARAMETERS + parameter]. */
+void forward(shape s, const float **parameters, const float *states, float *all_kept, float *next, float *rooms) {
+    run(s, parameters, 0, states, all_kept, 0, next, rooms);
+}
+
 void backward(shape s, const float **parameters, float **d_parameters, const float *states, float *all_kept, const float *grad,
               float *d_states, float *rooms) {
-    int64_t count[2];
-    sizes(s, count);
-#pragma omp parallel for num_threads(s.threads)
-    for (int64_t thread = 0; thread < s.threads; thread++) {
-        int64_t end = s.batch * (thread + 1) / s.threads;
-        for (int64_t i = s.batch * thread / s.threads; i < end; i += s.group) {
-            shape own = group_at(s, i, end);
-            int64_t token = i * s.tokens, at = token * s.size;
-            kept k = keep(own, all_kept + token * count[0]);
-            backward_group(own, parameters, d_parameters + thread * PARAMETERS, states + at, k, grad + at, d_states + at,
-                           rooms + thread * count[1]);
-        }
-    }
+    run(s, parameters, d_parameters, states, all_kept, grad, d_states, rooms);
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeGuard
 
 import torch
 from torch import Tensor, nn
@@ -85,7 +85,7 @@ class NativeBlock(torch.autograd.Function):
         return d_h, None, None, *(gradient.view_as(each) for gradient, each in gradients)
 
 
-def fits(layer: Layer, h: Tensor) -> bool:
+def fits(layer: Layer, h: Tensor) -> TypeGuard[Block]:
     """Whether there are C functions for this layer and these numbers, and gradients are wanted."""
     return (
         type(layer) is Block and torch.is_grad_enabled() and h.dtype == torch.float32 and h.device.type == "cpu" and h.ndim == 3

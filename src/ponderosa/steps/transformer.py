@@ -55,7 +55,7 @@ class TokenStep(Step):
         """All tokens, padded. With frozen keys and values `active` `[batch, token]` must say who has not halted."""
         layer, h = self.layer(n), self._seen(context, state, n)
         if context["mask"] is None and not self.frozen_kv and block_native.fits(layer, h):
-            return block_native.advance(layer, h)  # type: ignore[arg-type]
+            return block_native.advance(layer, h)
         if self.hyper is not None:
             layer = Planned(layer, self.hyper.plan(h, context["mask"]))
         keys_values = self._all_keys_values(context, layer, h, active)
