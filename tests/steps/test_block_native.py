@@ -9,9 +9,10 @@ import torch
 from torch import Tensor, nn
 
 import ponderosa as po
-from ponderosa.steps import block_native, native
+from ponderosa import native
+from ponderosa.steps import block_native
 from ponderosa.steps.block_native import Room, fits, library
-from tests.steps import compiler
+from tests import compiler
 
 pytestmark = compiler.native
 

@@ -10,11 +10,12 @@ from torch import Tensor
 from torch.autograd import gradcheck
 
 import ponderosa as po
+from ponderosa import native as native_code
+from ponderosa.halting.base import Until
 from ponderosa.steps import gru_native
-from ponderosa.steps import native as native_code
 from ponderosa.steps.gru_native import NativeUnroll
 from ponderosa.steps.gru_unroll import Unroll
-from tests.steps.compiler import native
+from tests.compiler import native
 
 BATCH, INPUT, HIDDEN, STEPS = 3, 2, 4, 5
 
@@ -157,5 +158,45 @@ def test_without_a_compiler_torch_does_the_work(environment: dict[str, str], mon
 
 
 def test_importing_compiles_nothing() -> None:
-    code = "import ponderosa; from ponderosa.steps.native import compiled; import sys; sys.exit(compiled.cache_info().misses)"
+    code = "import ponderosa; from ponderosa.native import compiled; import sys; sys.exit(compiled.cache_info().misses)"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@native
+@pytest.mark.parametrize("threads", [1, 3])
+def test_c_stops_when_everyone_is_past_the_level(threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows that one thread takes through the steps end together; the steps that none of them takes are zero."""
+    monkeypatch.setattr(native_code, "threads", lambda state: threads)
+    inputs, weight = in_float32(6, 5), torch.randn(1, 5)
+    states = Unroll.apply(*inputs, STEPS)
+    sums = (states @ weight[0] - 1).sigmoid().cumsum(0)
+    level = sums[:, 0].max().item() * 0.6
+    found = NativeUnroll.apply(*inputs, STEPS, None, Until(weight, torch.tensor([-1.0]), level))
+    groups = [range(6 * t // threads, 6 * (t + 1) // threads) for t in range(threads)]
+    ends = [min(int((sums[:, list(rows)] < level).sum(0).max()) + 1, STEPS) for rows in groups]
+    assert len(found) == max(ends)
+    expected = torch.zeros_like(states)
+    for rows, end in zip(groups, ends, strict=True):
+        expected[:end, list(rows)] = states[:end, list(rows)]
+    torch.testing.assert_close(found, expected[: max(ends)], rtol=1e-5, atol=1e-5)
+    gradients = torch.autograd.grad(found.square().sum(), inputs)
+    torch.testing.assert_close(gradients, torch.autograd.grad(expected.square().sum(), inputs), rtol=1e-4, atol=1e-5)
+
+
+@native
+@pytest.mark.parametrize("bias", [-6.0, -1.0, 3.0])
+def test_act_with_c_is_act(bias: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same steps, weights and gradients as without C, from the first step to the limit."""
+    torch.manual_seed(0)
+    net = po.Ponder(po.GRUStep(INPUT, 16), po.ACT(bias=bias), head=torch.nn.Linear(16, 1), max_steps=9)
+    x, y = torch.randn(30, INPUT), torch.randn(30, 1)
+
+    def all_numbers() -> list[Tensor]:
+        solution = net(x)
+        loss = net.loss(solution, y, torch.nn.functional.mse_loss)
+        return [solution.steps, solution.weights, solution.output, *torch.autograd.grad(loss, list(net.parameters()))]
+
+    found = all_numbers()
+    monkeypatch.setattr("ponderosa.steps.gru.fits", lambda state: False)
+    monkeypatch.setattr("ponderosa.engine.ledger.fits", lambda *_: False)
+    torch.testing.assert_close(found, all_numbers(), rtol=1e-4, atol=1e-6)

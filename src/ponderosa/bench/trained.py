@@ -19,7 +19,7 @@ from ponderosa.ponder import Ponder
 from ponderosa.steps import TransformerStep
 from ponderosa.training.experiment import load
 
-BATCHES = (1, 8, 64)
+BATCHES = (1, 8, 64, 512)
 SECONDS = 4.0
 """For the turns of one row."""
 

@@ -4,6 +4,7 @@ whoever ends a unit (the mechanism or the step limit) gives it 1 minus the sum o
 import torch
 from torch import Tensor
 
+from ponderosa.engine.ledger_native import Settle, Weigh, fits
 from ponderosa.halting.base import Units
 from ponderosa.tree import Tree, over_units, tree_map
 
@@ -25,20 +26,37 @@ class Ledger:
 
         `left` `[U]` is what the last of these steps finds left, where the mechanism knows it better than a difference.
         """
-        shares = self.spent.new_zeros(()).expand(dones.shape) if shares is None else shares
-        if not shares.shape[1:] == dones.shape[1:] == self.alive.shape:
+        if not dones.shape[1:] == self.alive.shape or not (shares is None or shares.shape == dones.shape):
             raise ValueError(
                 f"the halting spoke for units {list(dones.shape[1:])}, but there are {list(self.alive.shape)}: its unit "
                 '("example" or "token") must fit what it decides on; an exit decides on the head\'s answer'
             )
-        self.n += len(shares)
-        going = self.alive & (dones.cumsum(0) == 0)  # after each step
-        if self.n == self.max_steps:
-            going[-1] = False
-        taken = torch.cat([self.alive[None], going[:-1]])
-        kept = torch.where(going, shares, 0.0)
-        self.alive, self.spent, self.steps = going[-1], self.spent + kept.sum(0), self.steps + taken.sum(0)
-        return torch.where(taken ^ going, (1 - self.spent).clamp_min(0) if left is None else left, kept)
+        self.n += len(dones)
+        account = self.alive, self.spent, self.steps, self.n == self.max_steps
+        numbers = [given for given in (shares, left, self.spent) if given is not None]
+        find = Settle.apply if fits(*numbers) else settled
+        weights, self.alive, self.spent, self.steps = find(shares, dones, left, *account)
+        return weights
+
+
+def settled(
+    shares: Tensor | None, dones: Tensor, left: Tensor | None, alive: Tensor, spent: Tensor, steps: Tensor, limit: bool
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """The weights `[k, U]`, and alive, spent and steps after them; with `limit`, nobody goes on after the last."""
+    shares = spent.new_zeros(()).expand(dones.shape) if shares is None else shares
+    going = alive & (dones.cumsum(0) == 0)  # after each step
+    if limit:
+        going[-1] = False
+    taken = torch.cat([alive[None], going[:-1]])
+    kept = torch.where(going, shares, 0.0)
+    spent = spent + kept.sum(0)
+    weights = torch.where(taken ^ going, (1 - spent).clamp_min(0) if left is None else left, kept)
+    return weights, going[-1], spent, steps + taken.sum(0)
+
+
+def weigh(weights: Tensor, values: Tree) -> Tree:
+    """The sum of values `[k, U, ...]` over the steps, weighed `[k, U]`."""
+    return tree_map(lambda v: Weigh.apply(weights, v) if fits(weights, v) else (over_units(weights, v) * v).sum(0), values)
 
 
 def frozen(alive: Tensor, states: Tree, before: Tree) -> Tree:

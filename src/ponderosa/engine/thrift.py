@@ -9,8 +9,8 @@ from ponderosa.steps.base import Step
 # Seconds, roughly, on one core: a wrong guess costs a little time and never changes the result.
 GATHER = 60e-6
 """To select the rows of a few small tensors."""
-BYTE = 1 / 4e9
-"""To copy one byte of state."""
+BYTE = 1 / 15e9
+"""To copy one byte of state, read and written."""
 OPERATION = 1 / 60e9
 """For one operation of a matrix product."""
 
@@ -25,7 +25,7 @@ class Thrift:
         rows = max(state.shape[0], 1)
         positions = state.numel() / rows / (step.size or state.shape[-1])
         self.row = 2 * _weights(step) * positions * OPERATION
-        self.copy = 3 * state.element_size() * state.numel() / rows * BYTE
+        self.copy = 2 * state.element_size() * state.numel() / rows * BYTE  # and what is carried with it
         self.fixed = gathers * GATHER
         self.wasted = 0.0
 

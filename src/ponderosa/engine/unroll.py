@@ -7,14 +7,14 @@ import torch
 from torch import Tensor, nn
 
 from ponderosa.engine.head import answers, last_answer
-from ponderosa.engine.ledger import Ledger, frozen
+from ponderosa.engine.ledger import Ledger, frozen, weigh
 from ponderosa.engine.packing import advance
-from ponderosa.halting.base import Halting, Memory, Units
+from ponderosa.halting.base import Halting, Memory, Units, Until
 from ponderosa.solution import Solution
 from ponderosa.steps.base import Step
 from ponderosa.steps.tokens import Tokens
 from ponderosa.steps.transformer import TokenStep
-from ponderosa.tree import Tree, over_units, tree_map
+from ponderosa.tree import Tree, tree_map
 
 
 def unroll(
@@ -27,23 +27,25 @@ def unroll(
     weights, outputs, weighed = [], [], None
     whole = every_step or not halting.adaptive or torch.compiler.is_compiling()  # no end before the limit, or none to be seen
     packs = every_step and _packs(step, halting, units)
+    until = halting.until() if _plain(step.read(state)) else None
     while ledger.n == 0 or (ledger.n < max_steps and (whole or ledger.alive.any())):
         first = ledger.n + 1
         if packs:
             active = Tokens(ledger.alive if halting.freezes or units.mask is None else units.mask)
             states = tree_map(lambda s: s[None], advance(step, context, state, first, active))
         elif whole and (halting.unit != "token" or (every_step and not halting.freezes)):
-            states = take_steps(step, context, state, first, max_steps)
+            states = take_steps(step, context, state, first, max_steps, until=until)
         elif hasattr(step, "unroll") and halting.unit != "token":
             stop = _Look(step, halting, head, memory, ledger, units.mask)
-            states = take_steps(step, context, state, first, max_steps - ledger.n, stop)
+            states = take_steps(step, context, state, first, max_steps - ledger.n, stop, until)
         else:
             states = frozen(ledger.alive, _step(step, context, state, first, ledger.alive), state)
         reads = step.read(states)
         answered = answers(head, reads, first, units.mask) if every_step or halting.reads_output else None
         shares, dones, memory = halting.scan(first, reads, answered, memory)
         weights.append(ledger.settle(shares, dones, memory.get("left")))
-        weighed = _weigh(weights[-1], states, weighed)
+        total = weigh(weights[-1], states)
+        weighed = total if weighed is None else tree_map(torch.add, weighed, total)
         state = tree_map(lambda s: s[-1], states)
         if answered is not None:
             outputs.append(answered)
@@ -88,16 +90,22 @@ class _Look:
 
 
 def take_steps(
-    step: Step, context: Tree, state: Tree, first: int, count: int, stop: Callable[[Tree], int] | None = None
-) -> Tree:
-    """The states of `count` steps, stacked in front of every tensor of the state; of fewer, where `stop` says so."""
+    step: Step, context: Tree, state: Tree, first: int, count: int, stop: Callable[[Tree], int] | None = None,
+    until: Until | None = None,
+) -> Tree:  # fmt: skip
+    """The states of `count` steps, stacked in front of every tensor of the state; of fewer, where `stop` or `until` says so."""
     if hasattr(step, "unroll"):
-        return step.unroll(context, state, first, count, stop)  # type: ignore[operator]
+        return step.unroll(context, state, first, count, stop, until)  # type: ignore[operator]
     states = []
     for n in range(first, first + count):
         state = step.advance(context, state, n)
         states.append(state)
     return tree_map(lambda *s: torch.stack(s), *states)
+
+
+def _plain(read: Tensor) -> bool:
+    """Whether a halting unit reads the state as it is, in its own precision."""
+    return read.ndim == 2 and not torch.is_autocast_enabled(read.device.type)
 
 
 def _packs(step: Step, halting: Halting, units: Units) -> bool:
@@ -113,12 +121,6 @@ def _step(step: Step, context: Tree, state: Tree, n: int, alive: Tensor) -> Tree
     return take_steps(step, context, state, n, 1)
 
 
-def _weigh(weights: Tensor, states: Tree, so_far: Tree) -> Tree:
-    """Add to `so_far` the sum of `states` over their first axis, weighed."""
-    total = tree_map(lambda s: (over_units(weights, s) * s).sum(0), states)
-    return total if so_far is None else tree_map(torch.add, so_far, total)
-
-
 def _weigh_answers(weights: Tensor, outputs: Tensor) -> Tensor:
     """The answers of all steps, weighed: each unit must have answers of its own."""
     if outputs.shape[: weights.ndim] != weights.shape:
@@ -126,10 +128,12 @@ def _weigh_answers(weights: Tensor, outputs: Tensor) -> Tensor:
             f"the halting weighs the answers of units {list(weights.shape[1:])}, but the head's are {list(outputs.shape[1:])}: "
             'use unit="example", or a head that answers for each token'
         )
-    return _weigh(weights, outputs, None)
+    return weigh(weights, outputs)
 
 
 def _rows(weights: list[Tensor], ledger: Ledger) -> Tensor:
     """The weights of all steps up to the limit; those that nobody reached are zero."""
+    if len(weights) == 1 and ledger.n == ledger.max_steps:
+        return weights[0]
     missing = ledger.spent.new_zeros(ledger.max_steps - ledger.n, *ledger.spent.shape)
     return torch.cat([*weights, missing])

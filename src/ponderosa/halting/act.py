@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor, nn
 
-from ponderosa.halting.base import Criterion, Halting, Memory, Unit, Units, Verdict, answer_loss, check_choice
+from ponderosa.halting.base import Criterion, Halting, Memory, Unit, Units, Until, Verdict, answer_loss, check_choice
 from ponderosa.halting.gate import gate, read_units
 from ponderosa.halting.knob import Knob
 from ponderosa.solution import Solution
@@ -64,6 +64,10 @@ class ACT(Halting):
         assert self.gate is not None, "say how large the state is: ACT(size=...)"
         return self.gate(read_units(state, self.unit, memory.get("mask"), lead)).squeeze(-1).sigmoid()
 
+    def until(self) -> Until | None:
+        # a little more than 1 - eps: nobody may be thought to have halted by another's rounding
+        return None if self.gate is None else Until(self.gate.weight, self.gate.bias, 1 - self.eps + 1e-5)
+
     def update(self, n: int | Tensor, state: Tensor, output: Tensor | None, memory: Memory) -> Verdict:
         share = self.halt(state, memory)
         total = memory["sum"] + share
@@ -85,6 +89,7 @@ class ACT(Halting):
 
     def ponder_cost(self, solution: Solution) -> Tensor:
         """The mean of steps + remainder over the units that are not padding."""
-        last = (solution.steps - 1).clamp_min(0)
-        cost = solution.steps + solution.weights.gather(0, last[None])[0]  # padding: 0
-        return cost.sum() / (solution.steps > 0).sum()
+        steps = solution.steps
+        units = steps.numel() if solution.mask is None else (steps > 0).sum()  # padding takes no step, and weighs nothing
+        remainder = solution.weights.gather(0, (steps - 1).clamp_min(0)[None])
+        return (steps.sum() + remainder.sum()) / units

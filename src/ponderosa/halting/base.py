@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -52,6 +52,14 @@ class Units:
         return self.mask if len(self.shape) > 1 else None
 
 
+class Until(NamedTuple):
+    """Everyone has halted once the sum of sigmoid(weight h + bias) over the steps has reached the level."""
+
+    weight: Tensor
+    bias: Tensor
+    level: float
+
+
 class Halting(nn.Module, ABC):
     """When to stop. Subclass it, implement `begin`, `update` and `loss`, and every engine runs it.
 
@@ -88,6 +96,10 @@ class Halting(nn.Module, ABC):
 
         At the others an engine need not ask: `update` is not called, so it must have nothing to remember there.
         """
+        return None
+
+    def until(self) -> Until | None:
+        """Where the sum of a learned unit over the steps ends every example: what C code can follow by itself."""
         return None
 
     @abstractmethod
@@ -141,7 +153,10 @@ def check_choice(name: str, given: str, *choices: str, why: str = "") -> None:
 
 def answer_loss(solution: Solution, target: Tensor, criterion: Criterion) -> Tensor:
     """The criterion on the weighed answer, as most mechanisms train."""
-    return unit_losses(solution.output[None], target, criterion, solution.mask).mean()
+    output, mask = solution.output, solution.mask
+    if _per_token(output.shape, target, mask):
+        return unit_losses(output[None], target, criterion, mask).mean()
+    return _element_losses(criterion, output, target).mean()
 
 
 def unit_losses(
@@ -154,23 +169,11 @@ def unit_losses(
     an ignored target is not divided out again. Padding is weighed out of token targets. Targets
     `[batch, token]` for answers `[batch, token, classes]` are token targets; `tokens` says so of other shapes.
     """
-    steps, batch = outputs.shape[:2]
-    if batch == 0 or (mask is not None and not mask.any()):
-        raise ValueError("the loss of an empty batch is not defined: skip batches without examples or real tokens")
-    if target.shape[:1] != outputs.shape[1:2]:
-        raise ValueError(f"the target is {list(target.shape)}, the output {list(outputs.shape[1:])}: their examples must agree")
-    per_token = _per_token(outputs, target, mask, tokens)
+    per_token = _per_token(outputs.shape[1:], target, mask, tokens)
     axes = 2 if per_token else 1
-    flat = outputs.flatten(0, axes)
-    targets = target.expand(steps, *target.shape).flatten(0, axes)
-    losses = _unreduced(criterion, flat, targets)
-    if losses.shape not in (flat.shape, targets.shape, flat.shape[:1]):
-        raise ValueError(
-            f"the criterion gave {list(losses.shape)} for outputs {list(outputs.shape[1:])} and targets "
-            f"{list(target.shape)}, but one value per element is needed (reduction='none'), and the two shapes "
-            "must fit each other: did you mean target.unsqueeze(-1)?"
-        )
-    losses = losses.reshape(steps, *target.shape[:axes], -1)
+    targets = target.expand(len(outputs), *target.shape).flatten(0, axes)
+    losses = _element_losses(criterion, outputs.flatten(0, axes), targets, steps=len(outputs))
+    losses = losses.reshape(len(outputs), *target.shape[:axes], -1)
     losses = losses.squeeze(-1) if losses.shape[-1] == 1 else losses.mean(-1)
     if per_token and mask is not None:
         # the mean over all real tokens is what a caller's .mean() must give
@@ -178,13 +181,29 @@ def unit_losses(
     return losses
 
 
-def _per_token(outputs: Tensor, target: Tensor, mask: Tensor | None, tokens: bool) -> bool:
-    """Whether the target has something to say about each token."""
-    if target.ndim < 2 or target.shape[:2] != outputs.shape[1:3]:
+def _per_token(output: torch.Size, target: Tensor, mask: Tensor | None, tokens: bool = False) -> bool:
+    """Whether the target has something to say about each token of outputs of this shape, the batch first."""
+    if output[0] == 0 or (mask is not None and not mask.any()):
+        raise ValueError("the loss of an empty batch is not defined: skip batches without examples or real tokens")
+    if target.shape[:1] != output[:1]:
+        raise ValueError(f"the target is {list(target.shape)}, the output {list(output)}: their examples must agree")
+    if target.ndim < 2 or target.shape[:2] != output[:2]:
         return False
     if mask is not None:
         return mask.shape == target.shape[:2]
-    return tokens or (outputs.ndim == 4 and target.ndim == 2)
+    return tokens or (len(output) == 3 and target.ndim == 2)
+
+
+def _element_losses(criterion: Criterion, outputs: Tensor, targets: Tensor, steps: int = 1) -> Tensor:
+    """The criterion of each element, or of each row; the rows are those of so many steps."""
+    losses = _unreduced(criterion, outputs, targets)
+    if losses.shape not in (outputs.shape, targets.shape, outputs.shape[:1]):
+        output, target = ([len(rows) // steps, *rows.shape[1:]] for rows in (outputs, targets))
+        raise ValueError(
+            f"the criterion gave {list(losses.shape)} for outputs {output} and targets {target}, but one value per element is "
+            "needed (reduction='none'), and the two shapes must fit each other: did you mean target.unsqueeze(-1)?"
+        )
+    return losses
 
 
 def _unreduced(criterion: Criterion, outputs: Tensor, targets: Tensor) -> Tensor:

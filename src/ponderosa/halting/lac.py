@@ -88,24 +88,25 @@ class LAC(Halting):
     @torch.no_grad()
     def norm(self, state: Tensor, memory: Memory) -> Tensor:
         """|h| of each unit; at batch level the same number for every example."""
-        squares = state.square().sum(-1)
         if self.unit == "token":
-            return squares.sqrt()
+            return torch.linalg.vector_norm(state, dim=-1)
         mask = memory.get("mask")
-        if mask is not None and squares.shape[:2] == mask.shape:
-            squares = torch.where(over_units(mask, squares), squares, 0.0)
-        squares = squares.flatten(1).sum(1) if squares.ndim > 1 else squares
+        if mask is not None and state.shape[:2] == mask.shape:
+            state = torch.linalg.vector_norm(state, dim=-1)
+            state = torch.where(over_units(mask, state), state, 0.0)
+        norm = torch.linalg.vector_norm(state.flatten(1), dim=1)
         if self.unit == "example":
-            return squares.sqrt()
-        total = squares.sum()
+            return norm
+        total = norm.square().sum()
         if self.across_ranks and dist.is_available() and dist.is_initialized():
             dist.all_reduce(total)
-        return total.sqrt().expand(len(squares))
+        return total.sqrt().expand(len(norm))
 
     @torch.no_grad()
     def update(self, n: int | Tensor, state: Tensor, output: Tensor | None, memory: Memory) -> Verdict:
         done, memory = _decide(self.norm(state, memory), memory, self.alpha, self.rule)
-        done = done & torch.as_tensor(n >= self.min_steps, device=done.device)
+        if isinstance(n, Tensor) or n < self.min_steps:
+            done = done & torch.as_tensor(n >= self.min_steps, device=done.device)
         return None, done, memory
 
     def knob(self, limit: int) -> Knob:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Sequence
 from functools import lru_cache
+from pathlib import Path
 from typing import Any, ClassVar, TypeGuard
 
 import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from ponderosa.steps import native
+from ponderosa import native
 from ponderosa.steps.block import Block, Layer
 
 WHOLE = 16
@@ -124,7 +125,7 @@ def _plain(layer: Block) -> bool:
 @lru_cache(maxsize=1)
 def library() -> Any:
     """block.c, compiled; None where that is not possible or not wanted."""
-    found = native.compiled("block.c")
+    found = native.compiled(Path(__file__).with_name("block.c"))
     if found is not None:
         array = ctypes.c_void_p
         for name, arrays in (("sizes", 1), ("forward", 5), ("backward", 7)):

@@ -2,17 +2,17 @@
 
 The rows of a batch do not see each other: threads share them out, each taking its rows through all steps.
 Arrays: inputs [batch, 3 size], state [batch, size], weight [3 size, size], bias [3 size]; of each step gates (r, z and g)
-[steps, batch, 3 size], candidates and states [steps, batch, size]. */
+[steps, batch, 3 size], candidates and states [steps, batch, size]; ends [batch], how many steps were taken. */
 
 #include "numbers.h"
 
 enum { COLUMNS = 2 * LANES }; /* what the registers hold of a product: ROWS x COLUMNS sums */
 
-/* c += a b for one block of sums: a [ROWS, k], b [k, COLUMNS]; the first `top` rows and `left` columns stay as they are. */
-static void block(int64_t k, matrix a, const float *b, float *c, int64_t stride, int64_t top, int64_t left) {
+/* c = start + a b for one block of sums: a [ROWS, k], b [k, COLUMNS]; the first `top` rows and `left` columns of c stay. */
+static void block(int64_t k, matrix a, const float *b, const float *start, float *c, int64_t stride, int64_t top, int64_t left) {
     vector sum[ROWS][2];
     for (int i = 0; i < ROWS; i++)
-        for (int half = 0; half < 2; half++) sum[i][half] = *(vector *)(c + i * stride + half * LANES);
+        for (int half = 0; half < 2; half++) sum[i][half] = *(const vector *)(start + i * stride + half * LANES);
     for (int64_t p = 0; p < k; p++, b += stride) {
         vector first = *(const vector *)b, second = *(const vector *)(b + LANES);
         for (int i = 0; i < ROWS; i++) {
@@ -30,11 +30,14 @@ static void block(int64_t k, matrix a, const float *b, float *c, int64_t stride,
     for (int64_t i = top; i < ROWS; i++) memcpy(c + i * stride + left, sums[i] + left, (COLUMNS - left) * sizeof(float));
 }
 
+typedef struct { const float *weight, *bias; float level; } unit; /* a halting unit, and what its sum must reach */
+
 static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 
-/* c += a b: a [m, k], b [k, n], c [m, n]. The last blocks reach back over what others have added already. */
-static void add_product(int64_t m, int64_t n, int64_t k, matrix a, const float *b, float *c) {
+/* c = start + a b: a [m, k], b [k, n], start and c [m, n], which may be the same. The last blocks reach back over others'. */
+static void add_product(int64_t m, int64_t n, int64_t k, matrix a, const float *b, const float *start, float *c) {
     if (m < ROWS || n < COLUMNS) {
+        memmove(c, start, m * n * sizeof(float));
         for (int64_t i = 0; i < m; i++)
             for (int64_t p = 0; p < k; p++)
                 for (int64_t j = 0; j < n; j++) c[i * n + j] += a.at[i * a.row + p * a.column] * b[p * n + j];
@@ -44,7 +47,7 @@ static void add_product(int64_t m, int64_t n, int64_t k, matrix a, const float *
         for (int64_t i = 0; i < m; i += ROWS) {
             int64_t row = smaller(i, m - ROWS), column = smaller(j, n - COLUMNS);
             matrix rows = {a.at + row * a.row, a.row, a.column};
-            block(k, rows, b + column, c + row * n + column, n, i - row, j - column);
+            block(k, rows, b + column, start + row * n + column, c + row * n + column, n, i - row, j - column);
         }
 }
 
@@ -79,22 +82,45 @@ static int is_zero(int64_t count, const float *numbers) {
     return 1;
 }
 
-static void forward_rows(int64_t batch, int64_t size, int64_t first, int64_t end, int64_t rows, const float *inputs,
-                         const float *before, const float *transposed, const float *bias, float *gates,
-                         float *candidates, float *states) {
+static float dot(int64_t size, const float *a, const float *b) {
+    vector sums = {0};
+    int64_t j = 0;
+    for (; j + LANES <= size; j += LANES) sums += *(const vector *)(a + j) * *(const vector *)(b + j);
+    float sum = total(sums);
+    for (; j < size; j++) sum += a[j] * b[j];
+    return sum;
+}
+
+/* Adds what a halting unit says of these states to the sums of its rows; whether all are past the level. */
+static int past(int64_t rows, int64_t size, const float *states, const unit *halt, float *sums) {
+    int all = 1;
+    for (int64_t i = 0; i < rows; i++) {
+        sums[i] += sigmoid(*halt->bias + dot(size, states + i * size, halt->weight));
+        all &= sums[i] >= halt->level;
+    }
+    return all;
+}
+
+/* How many steps were taken: all, or those after which every row is past the halting unit's level. */
+static int64_t forward_rows(int64_t batch, int64_t size, int64_t first, int64_t end, int64_t rows, const float *inputs,
+                            const float *before, const float *transposed, const float *bias, const unit *halt, float *gates,
+                            float *candidates, float *states, float *start, float *sums) {
+    for (int64_t i = 0; i < rows; i++)
+        for (int64_t j = 0; j < 3 * size; j++)
+            start[3 * i * size + j] = bias[j] + (j < 2 * size ? inputs[3 * i * size + j] : 0.0f);
     for (int64_t k = first; k < end; k++) {
-        float *sums = gates + 3 * k * batch * size, *candidate = candidates + k * batch * size, *after = states + k * batch * size;
+        float *gate = gates + 3 * k * batch * size, *candidate = candidates + k * batch * size, *after = states + k * batch * size;
         if (k) before = after - batch * size;
-        for (int64_t i = 0; i < rows; i++)
-            for (int64_t j = 0; j < 3 * size; j++)
-                sums[3 * i * size + j] = bias[j] + (j < 2 * size ? inputs[3 * i * size + j] : 0.0f);
-        if (k || !is_zero(rows * size, before)) add_product(rows, 3 * size, size, (matrix){before, size, 1}, transposed, sums);
+        int64_t seen = k || !is_zero(rows * size, before) ? size : 0;
+        add_product(rows, 3 * size, seen, (matrix){before, size, 1}, transposed, start, gate);
         for (int64_t i = 0; i < rows; i++) {
-            float *r = sums + 3 * i * size;
+            float *r = gate + 3 * i * size;
             activate(size, inputs + (3 * i + 2) * size, before + i * size, r, r + size, r + 2 * size, candidate + i * size,
                      after + i * size);
         }
+        if (halt->weight && past(rows, size, after, halt, sums)) return k + 1;
     }
+    return end;
 }
 
 static void backward_rows(int64_t batch, int64_t size, int64_t end, int64_t rows, int64_t state_too, const float *state,
@@ -113,8 +139,8 @@ static void backward_rows(int64_t batch, int64_t size, int64_t end, int64_t rows
                           d_gates + 3 * i * size, d_inputs + 3 * i * size, d_g + i * size);
         }
         if (k || !is_zero(rows * size, state))
-            add_product(3 * size, size, rows, (matrix){d_gates, 1, 3 * size}, before, d_weight);
-        if (k || state_too) add_product(rows, size, 3 * size, (matrix){d_gates, 3 * size, 1}, weight, d_state);
+            add_product(3 * size, size, rows, (matrix){d_gates, 1, 3 * size}, before, d_weight, d_weight);
+        if (k || state_too) add_product(rows, size, 3 * size, (matrix){d_gates, 3 * size, 1}, weight, d_state, d_state);
     }
     for (int64_t i = 0; i < rows; i++)
         for (int64_t j = 0; j < 3 * size; j++)
@@ -123,27 +149,33 @@ static void backward_rows(int64_t batch, int64_t size, int64_t end, int64_t rows
 
 #define FIRST(thread) (batch * (thread) / threads) /* of a thread's rows */
 
-/* The steps `first` to `end` of `steps`, of which `room` keeps the gates, the candidates and the states, in this order. */
-void forward(int64_t threads, int64_t batch, int64_t size, int64_t steps, int64_t first, int64_t end, const float *inputs,
-             const float *state, const float *transposed, const float *bias, float *room) {
+/* The steps `first` to `end` of `steps`, of which `room` keeps the gates, the candidates and the states, in this order; fewer
+   where a halting unit is given (or else NULL) and all are past its level: then the states of the other steps are zero. */
+void forward(int64_t threads, int64_t batch, int64_t size, int64_t steps, int64_t first, int64_t end, float level,
+             const float *inputs, const float *state, const float *transposed, const float *bias, const float *halt_weight,
+             const float *halt_bias, float *room, float *start, float *sums, int64_t *ends) {
     int64_t part = steps * batch * size;
+    unit halt = {halt_weight, halt_bias, level};
 #pragma omp parallel for num_threads(threads)
     for (int64_t t = 0; t < threads; t++) {
         int64_t rows = FIRST(t + 1) - FIRST(t), at = FIRST(t) * size;
-        forward_rows(batch, size, first, end, rows, inputs + 3 * at, state + at, transposed, bias, room + 3 * at,
-                     room + 3 * part + at, room + 4 * part + at);
+        int64_t taken = forward_rows(batch, size, first, end, rows, inputs + 3 * at, state + at, transposed, bias, &halt,
+                                     room + 3 * at, room + 3 * part + at, room + 4 * part + at, start + 3 * at, sums + FIRST(t));
+        for (int64_t i = FIRST(t); i < FIRST(t + 1); i++) ends[i] = taken;
+        for (int64_t k = taken; k < end; k++) memset(room + 4 * part + k * batch * size + at, 0, rows * size * sizeof(float));
     }
 }
 
-/* From the gradients of the first `end` states; d_weight [threads, 3 size, size] and d_bias [threads, 3 size] are still to be
+/* From the gradients of the states, as far as steps were taken; d_weight [threads, 3 size, size] and d_bias [threads, 3 size] are still to be
    summed; d_gates [batch, 3 size] and d_g [batch, size] are room to work in. */
-void backward(int64_t threads, int64_t batch, int64_t size, int64_t steps, int64_t end, int64_t state_too, const float *state,
-              const float *weight, const float *room, const float *grad, float *d_inputs, float *d_state, float *d_weight,
-              float *d_bias, float *d_gates, float *d_g) {
+void backward(int64_t threads, int64_t batch, int64_t size, int64_t steps, int64_t state_too, const int64_t *ends,
+              const float *state, const float *weight, const float *room, const float *grad, float *d_inputs, float *d_state,
+              float *d_weight, float *d_bias, float *d_gates, float *d_g) {
     int64_t part = steps * batch * size;
 #pragma omp parallel for num_threads(threads)
     for (int64_t t = 0; t < threads; t++) {
-        int64_t rows = FIRST(t + 1) - FIRST(t), at = FIRST(t) * size;
+        int64_t rows = FIRST(t + 1) - FIRST(t), at = FIRST(t) * size, end = 0;
+        for (int64_t i = FIRST(t); i < FIRST(t + 1); i++) end = ends[i] > end ? ends[i] : end;
         backward_rows(batch, size, end, rows, state_too, state + at, weight, room + 3 * at, room + 3 * part + at,
                       room + 4 * part + at, grad + at, d_inputs + 3 * at, d_state + at, d_weight + 3 * t * size * size,
                       d_bias + 3 * t * size, d_gates + 3 * at, d_g + at);

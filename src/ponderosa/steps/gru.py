@@ -6,6 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from ponderosa.halting.base import Until
 from ponderosa.steps.base import Step
 from ponderosa.steps.gru_native import NativeUnroll, fits
 from ponderosa.steps.gru_unroll import Stop, Unroll, gru
@@ -34,10 +35,13 @@ class GRUStep(Step):
     def advance(self, context: Tensor, state: Tensor, n: int) -> Tensor:
         return gru(context, F.linear(state, self.cell.weight_hh, self.cell.bias_hh), state)[-1]
 
-    def unroll(self, context: Tensor, state: Tensor, first: int, steps: int, stop: Stop | None = None) -> Tensor:
+    def unroll(
+        self, context: Tensor, state: Tensor, first: int, steps: int, stop: Stop | None = None, until: Until | None = None
+    ) -> Tensor:
         """The states of `steps` steps in a row `[steps, batch, ..., hidden_size]`, differentiable, faster than one by one.
 
-        Now and then `stop` is shown the new states, stacked, and says after how many steps again; 0 ends it.
+        Now and then `stop` is shown the new states, stacked, and says after how many steps again; 0 ends it. Where C does the
+        work, `until` ends it without a look.
         """
         shape, cell = state.shape[:-1], self.cell
         look = None if stop is None else lambda states: stop(states.unflatten(1, shape))
@@ -46,5 +50,5 @@ class GRUStep(Step):
         with torch.autocast(device, enabled=False) if torch.is_autocast_enabled(device) else nullcontext():
             arguments = inputs, state.flatten(0, -2), cell.weight_hh, cell.bias_hh, steps
             function = NativeUnroll if fits(state) else Unroll
-            states = function.apply(*arguments, look)
+            states = function.apply(*arguments, look, until)
         return states.unflatten(1, shape)

@@ -2,13 +2,15 @@
 
 import ctypes
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ponderosa.steps import native
+from ponderosa import native
+from ponderosa.halting.base import Until
 from ponderosa.steps.gru_unroll import Stop, taken
 
 ops = torch.ops.ponderosa
@@ -19,29 +21,36 @@ class NativeUnroll(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, inputs: Tensor, state: Tensor, weight: Tensor, bias: Tensor, steps: int, stop: Stop | None = None
-    ) -> Tensor:
+        ctx: Any, inputs: Tensor, state: Tensor, weight: Tensor, bias: Tensor, steps: int, stop: Stop | None = None,
+        until: Until | None = None,
+    ) -> Tensor:  # fmt: skip
         inputs, state, transposed, bias = (given.contiguous() for given in (inputs, state, weight.t(), bias))
         # one piece: the C library gives the memory of several large ones back to the system after each batch, and fetching
         # it anew costs as much as the arithmetic
         room = state.new_empty(5 * steps, *state.shape)
         states = room[4 * steps :]  # before them stand the gates and the candidates
+        ends = state.new_empty(len(state) + 1, dtype=torch.long)  # and how many threads have shared the rows
+        halt = (None, None) if until is None else (until.weight.detach().contiguous(), until.bias.detach())
 
         def take(first: int, end: int) -> None:
-            ops.gru_forward(first, end, inputs, state, transposed, bias, room)
+            level = 0.0 if until is None else until.level
+            ops.gru_forward(first, end, level, inputs, state, transposed, bias, *halt, room, ends)
 
-        end = taken(steps, take, stop, lambda first, end: states[first:end])
-        ctx.save_for_backward(state, weight, room)
+        end = taken(steps, take, None if until else stop, lambda first, end: states[first:end])
+        if until and not torch.compiler.is_compiling():  # a graph has as many steps as the limit: the others' states are zero
+            end = int(ends[:-1].max()) if len(state) else end
+        ctx.save_for_backward(state, weight, room, ends)
         return states[:end]
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        state, weight, room = ctx.saved_tensors
+        state, weight, room, ends = ctx.saved_tensors
         rows, (batch, size) = len(weight), state.shape
         found = [state.new_empty(shape) for shape in ((batch, rows), (batch, size), (rows, size), (rows,))]
-        ops.gru_backward(ctx.needs_input_grad[1], state, weight.contiguous(), room, grad.contiguous(), *found)
-        return *found, None, None
+        arrays = ends, state, weight.contiguous(), room, grad.contiguous()
+        ops.gru_backward(ctx.needs_input_grad[1], *arrays, *found)
+        return *found, None, None, None
 
 
 def fits(state: Tensor) -> bool:
@@ -59,44 +68,51 @@ _available._dynamo_marked_constant = True  # type: ignore[attr-defined]  # the c
 @lru_cache(maxsize=1)
 def library() -> ctypes.CDLL | None:
     """gru.c, compiled; None where that is not possible or not wanted."""
-    found = native.compiled("gru.c")
+    found = native.compiled(Path(__file__).with_name("gru.c"))
     if found is None:
         return None
     number, array = ctypes.c_int64, ctypes.c_void_p
-    found.forward.argtypes, found.forward.restype = [*[number] * 6, *[array] * 5], None
-    found.backward.argtypes, found.backward.restype = [*[number] * 6, *[array] * 10], None
+    found.forward.argtypes, found.forward.restype = [*[number] * 6, ctypes.c_float, *[array] * 10], None
+    found.backward.argtypes, found.backward.restype = [*[number] * 5, *[array] * 11], None
     return found
 
 
-def _forward(first: int, end: int, inputs: Tensor, state: Tensor, transposed: Tensor, bias: Tensor, room: Tensor) -> None:
-    _call("forward", (native.threads(state), *state.shape, len(room) // 5, first, end), inputs, state, transposed, bias, room)
+def _forward(
+    first: int, end: int, level: float, inputs: Tensor, state: Tensor, transposed: Tensor, bias: Tensor,
+    halt_weight: Tensor | None, halt_bias: Tensor | None, room: Tensor, ends: Tensor,
+) -> None:  # fmt: skip
+    work = torch.empty_like(inputs), state.new_zeros(len(state))
+    ends[-1] = threads = native.threads(state)
+    numbers = threads, *state.shape, len(room) // 5, first, end, level
+    _call("forward", numbers, inputs, state, transposed, bias, halt_weight, halt_bias, room, *work, ends)
 
 
 def _backward(
-    state_too: bool, state: Tensor, weight: Tensor, room: Tensor, grad: Tensor, d_inputs: Tensor, d_state: Tensor,
-    d_weight: Tensor, d_bias: Tensor,
+    state_too: bool, ends: Tensor, state: Tensor, weight: Tensor, room: Tensor, grad: Tensor, d_inputs: Tensor,
+    d_state: Tensor, d_weight: Tensor, d_bias: Tensor,
 ) -> None:  # fmt: skip
-    threads = native.threads(state)
+    threads = int(ends[-1])
     d_gates, d_g = torch.empty_like(d_inputs), torch.empty_like(state)
     d_weights, d_biases = weight.new_empty(threads, *weight.shape), weight.new_empty(threads, len(weight))
-    numbers = threads, *state.shape, len(room) // 5, len(grad), state_too
-    _call("backward", numbers, state, weight, room, grad, d_inputs, d_state, d_weights, d_biases, d_gates, d_g)
+    numbers = threads, *state.shape, len(room) // 5, state_too
+    _call("backward", numbers, ends, state, weight, room, grad, d_inputs, d_state, d_weights, d_biases, d_gates, d_g)
     torch.sum(d_weights, 0, out=d_weight)
     torch.sum(d_biases, 0, out=d_bias)
 
 
-def _call(function: str, numbers: tuple[int, ...], *arrays: Tensor) -> None:
+def _call(function: str, numbers: tuple[float, ...], *arrays: Tensor | None) -> None:
     """A function of the library; all arrays are contiguous."""
-    getattr(library(), function)(*numbers, *[array.data_ptr() for array in arrays])
+    getattr(library(), function)(*numbers, *[None if array is None else array.data_ptr() for array in arrays])
 
 
 _operators = torch.library.Library("ponderosa", "DEF")  # as operators, the two can stand in a compiled graph
 _operators.define(
-    "gru_forward(int first, int end, Tensor inputs, Tensor state, Tensor transposed, Tensor bias, Tensor(a!) room) -> ()"
+    "gru_forward(int first, int end, float level, Tensor inputs, Tensor state, Tensor transposed, Tensor bias, "
+    "Tensor? halt_weight, Tensor? halt_bias, Tensor(a!) room, Tensor(b!) ends) -> ()"
 )
 _operators.define(
-    "gru_backward(bool state_too, Tensor state, Tensor weight, Tensor room, Tensor grad, Tensor(a!) d_inputs, "
-    "Tensor(b!) d_state, Tensor(c!) d_weight, Tensor(d!) d_bias) -> ()"
+    "gru_backward(bool state_too, Tensor ends, Tensor state, Tensor weight, Tensor room, Tensor grad, "
+    "Tensor(a!) d_inputs, Tensor(b!) d_state, Tensor(c!) d_weight, Tensor(d!) d_bias) -> ()"
 )
 for _name, _function in {"gru_forward": _forward, "gru_backward": _backward}.items():
     _operators.impl(_name, _function, "CPU")

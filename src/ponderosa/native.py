@@ -21,13 +21,13 @@ SHARE = 4096  # numbers of a state: with fewer, a thread is not worth its start
 
 
 @lru_cache(maxsize=8)
-def compiled(name: str) -> ctypes.CDLL | None:
-    """The C file of that name, compiled; None where that is not possible or not wanted."""
+def compiled(source: Path) -> ctypes.CDLL | None:
+    """A C file, compiled; None where that is not possible or not wanted."""
     if os.environ.get("PONDEROSA_NATIVE") == "0":
         return None
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         target = Path(folder, "library.so")
-        command = [os.environ.get("CC", "cc"), *FLAGS, *THREADS, str(Path(__file__).with_name(name)), "-o", str(target), "-lm"]
+        command = [os.environ.get("CC", "cc"), *FLAGS, *THREADS, str(source), "-o", str(target), "-lm"]
         try:
             subprocess.run(command, check=True, capture_output=True, timeout=60)
             return ctypes.CDLL(str(target))

@@ -1,0 +1,91 @@
+"""The ledger's arithmetic in C (see `native`): a mechanism's few numbers in one call, not in twenty operations."""
+
+import ctypes
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from ponderosa import native
+
+ARGUMENTS = {"settle": (3, 10), "settle_back": (3, 10), "weigh": (3, 3), "weigh_back": (3, 5)}
+"""How many numbers and how many arrays the functions of ledger.c take."""
+
+
+class Settle(torch.autograd.Function):
+    """The weights `[k, U]`, and alive, spent and steps `[U]` after them: see `Ledger.settle`."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, shares: Tensor | None, dones: Tensor, left: Tensor | None, alive: Tensor, spent: Tensor, steps: Tensor,
+        limit: bool,
+    ) -> tuple[Tensor, ...]:  # fmt: skip
+        told = [None if each is None else each.contiguous() for each in (shares, dones, left)]
+        before = [each.contiguous() for each in (alive, spent, steps)]
+        weights, after = spent.new_empty(dones.shape), [torch.empty_like(each) for each in before]
+        _call("settle", (len(dones), spent.numel(), limit), *told, *before, weights, *after)
+        ctx.told = left is not None
+        ctx.save_for_backward(before[0], before[2], *after)
+        ctx.mark_non_differentiable(after[0], after[2])
+        return weights, *after
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor, _alive: Any, grad_spent: Tensor, _steps: Any) -> tuple[Tensor | None, ...]:
+        grad, grad_spent = grad.contiguous(), grad_spent.contiguous()
+        d_shares, d_left, d_spent = (torch.empty_like(each) for each in (grad, grad_spent, grad_spent))
+        numbers = len(grad), grad_spent.numel(), ctx.told
+        _call("settle_back", numbers, *ctx.saved_tensors, grad, grad_spent, d_shares, d_left, d_spent)
+        needs = ctx.needs_input_grad
+        return d_shares if needs[0] else None, None, d_left if needs[2] else None, None, d_spent, None, None
+
+
+class Weigh(torch.autograd.Function):
+    """The sum of values `[k, U, ...]` over the steps, weighed `[k, U]`."""
+
+    @staticmethod
+    def forward(ctx: Any, weights: Tensor, values: Tensor) -> Tensor:
+        weights, values = weights.contiguous(), values.contiguous()
+        total = torch.empty_like(values[0])
+        ctx.save_for_backward(weights, values)
+        _call("weigh", _shape(weights, values), weights, values, total)
+        return total
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor]:
+        weights, values = ctx.saved_tensors
+        found = torch.empty_like(weights), torch.empty_like(values)
+        _call("weigh_back", _shape(weights, values), weights, values, grad.contiguous(), *found)
+        return found
+
+
+def _shape(weights: Tensor, values: Tensor) -> tuple[int, int, int]:
+    return len(weights), weights[0].numel(), values.numel() // max(weights.numel(), 1)
+
+
+def fits(*numbers: Tensor) -> bool:
+    """Whether there are C functions for these numbers on this machine."""
+    return (
+        not torch.compiler.is_compiling()  # which fuses torch's own operations
+        and all(each.dtype == torch.float32 and each.device.type == "cpu" for each in numbers) and library() is not None
+    )  # fmt: skip
+
+
+@lru_cache(maxsize=1)
+def library() -> ctypes.CDLL | None:
+    """ledger.c, compiled; None where that is not possible or not wanted."""
+    found = native.compiled(Path(__file__).with_name("ledger.c"))
+    if found is not None:
+        for name, (numbers, arrays) in ARGUMENTS.items():
+            function = getattr(found, name)
+            function.argtypes, function.restype = [*[ctypes.c_int64] * numbers, *[ctypes.c_void_p] * arrays], None
+    return found
+
+
+def _call(function: str, numbers: tuple[int, ...], *arrays: Tensor | None) -> None:
+    """A function of the library; all arrays are contiguous, and None is no array."""
+    getattr(library(), function)(*numbers, *[None if array is None else array.data_ptr() for array in arrays])

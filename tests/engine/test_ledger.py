@@ -1,0 +1,99 @@
+"""The ledger in C: torch's numbers and gradients, whatever the units do, and step by step as in one go."""
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from ponderosa.engine import ledger as ledger_code
+from ponderosa.engine import ledger_native
+from ponderosa.engine.ledger import Ledger, settled, weigh
+from ponderosa.engine.ledger_native import Settle, Weigh
+from ponderosa.halting.base import Units
+from tests import compiler
+
+pytestmark = compiler.native
+
+
+def account(units: int, alive: Tensor) -> tuple[Tensor, ...]:
+    """A ledger's columns after some steps."""
+    return alive, torch.rand(units).requires_grad_(), torch.randint(0, 4, (units,))
+
+
+def numbers(function: object, inputs: list[Tensor], arguments: list[object]) -> list[Tensor]:
+    """What comes out, and the gradients of what is differentiable in it."""
+    weights, alive, spent, steps = function(*arguments)  # type: ignore[operator]
+    scale = torch.linspace(1, 2, weights.numel()).reshape(weights.shape)
+    total = (scale * weights).sum() + (spent * spent).sum()
+    return [weights, alive, spent, steps, *torch.autograd.grad(total, inputs, allow_unused=True, materialize_grads=True)]
+
+
+@settings(deadline=None)
+@given(st.integers(0, 10**6), st.integers(1, 6), st.integers(1, 5), st.booleans(), st.booleans())
+def test_settle(seed: int, steps: int, units: int, limit: bool, told: bool) -> None:
+    torch.manual_seed(seed)
+    shares = (torch.rand(steps, units) * 0.6).requires_grad_()
+    left = torch.rand(units).requires_grad_() if told else None
+    alive, spent, taken = account(units, torch.rand(units) < 0.8)
+    arguments = [shares, torch.rand(steps, units) < 0.3, left, alive, spent, taken, limit]
+    inputs = [shares, spent, *([left] if left is not None else [])]
+    torch.testing.assert_close(numbers(Settle.apply, inputs, arguments), numbers(settled, inputs, arguments))
+
+
+def test_settle_without_shares() -> None:
+    """A hard mechanism names none: the step at which a unit ends has it all."""
+    dones = torch.tensor([[False, True], [True, False], [False, False]])
+    arguments = None, dones, None, torch.ones(2, dtype=torch.bool), torch.zeros(2), torch.zeros(2, dtype=torch.long), True
+    weights, alive, spent, steps = Settle.apply(*arguments)
+    assert weights.tolist() == [[0, 1], [1, 0], [0, 0]]
+    assert (alive.tolist(), spent.tolist(), steps.tolist()) == ([False, False], [0, 0], [2, 1])
+
+
+@settings(deadline=None)
+@given(st.integers(0, 10**6), st.lists(st.integers(1, 4), min_size=1, max_size=4))
+def test_in_parts_as_in_one_go(seed: int, parts: list[int]) -> None:
+    torch.manual_seed(seed)
+    count = sum(parts)
+    shares, dones = torch.rand(count, 3) / count, torch.rand(count, 3) < 0.2
+    whole, split = (Ledger(Units(torch.Size([3])), count, like=shares) for _ in range(2))
+    expected = whole.settle(shares, dones)
+    found = [split.settle(s, d) for s, d in zip(shares.split(parts), dones.split(parts), strict=True)]
+    torch.testing.assert_close(torch.cat(found), expected)
+    torch.testing.assert_close([split.steps, split.alive], [whole.steps, whole.alive])
+    torch.testing.assert_close(expected.sum(0), torch.ones(3))
+
+
+@pytest.mark.parametrize("shape", [(), (1,), (5,), (16,), (67,), (3, 40)])
+@pytest.mark.parametrize("units", [(1,), (4,), (2, 3)])
+def test_weigh(units: tuple[int, ...], shape: tuple[int, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    torch.manual_seed(0)
+    weights, values = torch.rand(3, *units).requires_grad_(), torch.randn(3, *units, *shape).requires_grad_()
+
+    def all_numbers() -> list[Tensor]:
+        total = weigh(weights, values)
+        return [total, *torch.autograd.grad(total.square().sum(), [weights, values])]
+
+    found = all_numbers()
+    monkeypatch.setattr(ledger_code, "fits", lambda *_: False)
+    torch.testing.assert_close(found, all_numbers())
+
+
+def test_what_weighs_nothing_may_be_anything() -> None:
+    values = torch.tensor([[[1.0, 2.0]], [[torch.inf, torch.nan]]])
+    assert Weigh.apply(torch.tensor([[1.0], [0.0]]), values).tolist() == [[1, 2]]
+
+
+def test_views() -> None:
+    """C reads the numbers of a tensor in a row, whatever its strides say."""
+    weights, values = torch.rand(4, 3), torch.randn(4, 3, 5)
+    expected = (weights[..., None] * values).sum(0)
+    torch.testing.assert_close(Weigh.apply(weights.mT.contiguous().mT, values.mT.contiguous().mT), expected)
+    total = Weigh.apply(weights.requires_grad_(), values)
+    torch.testing.assert_close(torch.autograd.grad(total.sum(), weights)[0], values.sum(-1))  # an expanded gradient
+
+
+def test_other_numbers_are_torchs_business(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ledger_native, "_call", None)
+    weights, values = torch.rand(2, 3, dtype=torch.float64), torch.randn(2, 3, 4, dtype=torch.float64)
+    torch.testing.assert_close(weigh(weights, values), (weights[..., None] * values).sum(0))
