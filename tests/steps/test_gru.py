@@ -11,10 +11,10 @@ from torch.autograd import gradcheck
 
 import ponderosa as po
 from ponderosa import native as native_code
-from ponderosa.halting.base import Until
 from ponderosa.steps import gru_native
 from ponderosa.steps.gru_native import NativeUnroll
 from ponderosa.steps.gru_unroll import Unroll
+from ponderosa.until import Until
 from tests.compiler import native
 
 BATCH, INPUT, HIDDEN, STEPS = 3, 2, 4, 5

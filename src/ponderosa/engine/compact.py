@@ -22,17 +22,16 @@ def compact(
     """The masked unroll's result without computing what has halted."""
     rows = np.arange(units.shape[0])
     live = Live(step, halting, head, max_steps).begin(rows, x, state, units)
-    thrift, parts, halted = Thrift(step, step.read(state)), [], 0
-    for n in range(1, max_steps + 1):
-        ended = live.take_step(n)
+    thrift, parts, halted, n = Thrift(step, step.read(state)), [], 0, 0
+    while n < max_steps and (halted < len(live) or n == 0):
+        before, n = n, live.next_end(n)
+        if thrift.pays(halted, len(live) - halted, n - before):
+            live.drop()
+            halted = 0
+        ended = live.take_steps(before + 1, n)
         if ended is not None:
             parts.append(live.leave(ended))
             halted += len(ended)
-        if halted == len(live):
-            break
-        if thrift.pays(halted, len(live) - halted):
-            live.drop()
-            halted = 0
     return solution(step, head, join(parts or [live.leave(rows)]), units, max_steps)
 
 

@@ -66,6 +66,19 @@ class Live:
         self.tokens = None if chosen is None else Tokens.of(chosen, self.tokens)
         return self.tokens
 
+    def next_end(self, n: int) -> int:
+        """The first step after `n` at which somebody may be done; the limit, if nobody is before."""
+        return n + 1 if self.ends is None else min([self.max_steps, *(end for end in self.ends if end > n)])
+
+    def take_steps(self, first: int, last: int) -> Array | None:
+        """Take these steps, where nobody can be done before the last; the places of those who end with it."""
+        if first < last:  # without a look at anyone: between large matrix products each look costs as much as a small one
+            context, state, needed = self.carried["context"], self.carried["state"], self.needed
+            for n in range(first, last):
+                state = advance(self.step, context, state, n, needed)
+            self.carried["state"] = state
+        return self.take_step(last)
+
     def take_step(self, n: int | None = None) -> Array | None:
         """Take step `n`, or each example its own next one; the places of the examples that end with it, None if none does."""
         carried = self.carried

@@ -9,12 +9,13 @@ from torch import Tensor, nn
 from ponderosa.engine.head import answers, last_answer
 from ponderosa.engine.ledger import Ledger, frozen, weigh
 from ponderosa.engine.packing import advance
-from ponderosa.halting.base import Halting, Memory, Units, Until
+from ponderosa.halting.base import Halting, Memory, Units
 from ponderosa.solution import Solution
 from ponderosa.steps.base import Step
 from ponderosa.steps.tokens import Tokens
 from ponderosa.steps.transformer import TokenStep
 from ponderosa.tree import Tree, tree_map
+from ponderosa.until import Until
 
 
 def unroll(

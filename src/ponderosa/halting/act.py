@@ -3,10 +3,11 @@
 import torch
 from torch import Tensor, nn
 
-from ponderosa.halting.base import Criterion, Halting, Memory, Unit, Units, Until, Verdict, answer_loss, check_choice
+from ponderosa.halting.base import Criterion, Halting, Memory, Unit, Units, Verdict, answer_loss, check_choice
 from ponderosa.halting.gate import gate, read_units
 from ponderosa.halting.knob import Knob
 from ponderosa.solution import Solution
+from ponderosa.until import Until
 
 
 def act_weights(halt: Tensor, eps: float = 0.01) -> tuple[Tensor, Tensor, Tensor]:

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -16,6 +16,7 @@ from ponderosa.halting.knob import Knob
 from ponderosa.keys import content_key, token_keys
 from ponderosa.solution import Solution
 from ponderosa.tree import Tree
+from ponderosa.until import Until
 
 Unit = Literal["batch", "example", "token"]
 Memory = dict[str, Any]
@@ -50,14 +51,6 @@ class Units:
     def real(self) -> Tensor | None:
         """True for the units that are not padding, or None if all are real."""
         return self.mask if len(self.shape) > 1 else None
-
-
-class Until(NamedTuple):
-    """Everyone has halted once the sum of sigmoid(weight h + bias) over the steps has reached the level."""
-
-    weight: Tensor
-    bias: Tensor
-    level: float
 
 
 class Halting(nn.Module, ABC):

@@ -6,10 +6,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ponderosa.halting.base import Until
 from ponderosa.steps.base import Step
 from ponderosa.steps.gru_native import NativeUnroll, fits
 from ponderosa.steps.gru_unroll import Stop, Unroll, gru
+from ponderosa.until import Until
 
 
 class GRUStep(Step):

@@ -10,8 +10,8 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from ponderosa import native
-from ponderosa.halting.base import Until
 from ponderosa.steps.gru_unroll import Stop, taken
+from ponderosa.until import Until
 
 ops = torch.ops.ponderosa
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ponderosa.halting.base import Until
+from ponderosa.until import Until
 
 Stop = Callable[[Tensor], int]
 """Is shown the newest states, and says after how many steps it wants to see more; 0 for enough."""
