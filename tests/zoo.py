@@ -14,8 +14,8 @@ from torch import Tensor, nn
 
 import ponderosa as po
 from ponderosa.engine import thrift
-from ponderosa.halting.base import answer_loss
 from ponderosa.halting.gate import read_units
+from ponderosa.halting.losses import answer_loss
 from ponderosa.tree import Tree, leaves, tree_map
 
 INPUT, SIZE, CLASSES, LIMIT = 3, 4, 3, 6

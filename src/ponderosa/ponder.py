@@ -11,7 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from ponderosa.engine import compact, unroll
-from ponderosa.halting.base import Criterion, Halting, Units
+from ponderosa.halting.base import Halting, Units
+from ponderosa.halting.losses import Criterion
 from ponderosa.solution import Solution
 from ponderosa.steps.base import as_step
 from ponderosa.tree import Tree, leaves

@@ -5,7 +5,7 @@ from typing import Any
 import torch.nn.functional as F
 from torch import Tensor
 
-from ponderosa.halting.base import Criterion
+from ponderosa.halting.losses import Criterion
 from ponderosa.tree import Tree
 
 INPUTS = ("input_ids", "token_type_ids", "position_ids", "inputs_embeds", "pixel_values")

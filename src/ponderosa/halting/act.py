@@ -3,9 +3,10 @@
 import torch
 from torch import Tensor, nn
 
-from ponderosa.halting.base import Criterion, Halting, Memory, Unit, Units, Verdict, answer_loss, check_choice
+from ponderosa.halting.base import Halting, Memory, Unit, Units, Verdict, check_choice
 from ponderosa.halting.gate import gate, read_units
 from ponderosa.halting.knob import Knob
+from ponderosa.halting.losses import Criterion, answer_loss
 from ponderosa.solution import Solution
 from ponderosa.until import Until
 

@@ -7,8 +7,9 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from ponderosa.halting.base import Criterion, Halting, Memory, Units, Verdict
+from ponderosa.halting.base import Halting, Memory, Units, Verdict
 from ponderosa.halting.knob import Knob
+from ponderosa.halting.losses import Criterion
 from ponderosa.solution import Solution
 
 

@@ -10,8 +10,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ponderosa.halting.base import Criterion, Halting, Memory, Unit, Units, Verdict, check_choice, unit_losses
+from ponderosa.halting.base import Halting, Memory, Unit, Units, Verdict, check_choice
 from ponderosa.halting.knob import Knob
+from ponderosa.halting.losses import Criterion, unit_losses
 from ponderosa.solution import Solution
 
 

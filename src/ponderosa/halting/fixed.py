@@ -3,7 +3,8 @@
 import torch
 from torch import Tensor
 
-from ponderosa.halting.base import Criterion, Halting, Memory, Units, Verdict, answer_loss
+from ponderosa.halting.base import Halting, Memory, Units, Verdict
+from ponderosa.halting.losses import Criterion, answer_loss
 from ponderosa.solution import Solution
 
 

@@ -6,8 +6,9 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from ponderosa.halting.base import Criterion, Halting, Memory, Unit, Units, Verdict, answer_loss, check_choice
+from ponderosa.halting.base import Halting, Memory, Unit, Units, Verdict, check_choice
 from ponderosa.halting.knob import Knob
+from ponderosa.halting.losses import Criterion, answer_loss
 from ponderosa.solution import Solution
 from ponderosa.tree import over_units
 

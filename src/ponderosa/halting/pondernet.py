@@ -6,9 +6,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ponderosa.halting.base import Criterion, Halting, Memory, Unit, Units, Verdict, answer_loss, check_choice, unit_losses
+from ponderosa.halting.base import Halting, Memory, Unit, Units, Verdict, check_choice
 from ponderosa.halting.gate import gate, read_units
 from ponderosa.halting.knob import Knob
+from ponderosa.halting.losses import Criterion, answer_loss, unit_losses
 from ponderosa.halting.prior import geometric_prior, kl_to_prior
 from ponderosa.keys import uniform
 from ponderosa.solution import Solution

@@ -4,9 +4,10 @@ from dataclasses import replace
 
 from torch import Tensor
 
-from ponderosa.halting.base import Criterion, Halting, Memory, Units, Verdict
+from ponderosa.halting.base import Halting, Memory, Units, Verdict
 from ponderosa.halting.exits import Exit
 from ponderosa.halting.knob import Knob
+from ponderosa.halting.losses import Criterion
 from ponderosa.solution import Solution
 
 

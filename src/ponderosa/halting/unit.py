@@ -3,10 +3,11 @@
 import torch
 from torch import Tensor, nn
 
-from ponderosa.halting.base import Criterion, Halting, Memory, Unit, Units, Verdict, answer_loss, check_choice, unit_losses
+from ponderosa.halting.base import Halting, Memory, Unit, Units, Verdict, check_choice
 from ponderosa.halting.exits import log_probabilities
 from ponderosa.halting.gate import read_units
 from ponderosa.halting.knob import Knob
+from ponderosa.halting.losses import Criterion, answer_loss, unit_losses
 from ponderosa.solution import Solution
 
 

@@ -62,7 +62,7 @@ def _available() -> bool:
     return library() is not None
 
 
-_available._dynamo_marked_constant = True  # type: ignore[attr-defined]  # the compiler is to call it: see `halting.base`
+_available._dynamo_marked_constant = True  # type: ignore[attr-defined]  # the compiler is to call it: see `halting.losses`
 
 
 @lru_cache(maxsize=1)
