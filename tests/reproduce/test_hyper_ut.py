@@ -3,7 +3,7 @@
 import pytest
 
 from ponderosa.reproduce.hyper_ut import average, finding, guessing, over_seeds, written
-from ponderosa.reproduce.hyper_ut_figure_3 import reading
+from ponderosa.reproduce.hyper_ut_figure_3 import factors, reading
 from ponderosa.reproduce.hyper_ut_figure_4 import order, reached
 from ponderosa.reproduce.recipe import read_recipe, seed_by_seed
 from ponderosa.tasks import CPVR
@@ -53,6 +53,15 @@ def test_the_reading_of_figure_3() -> None:
     assert "fewer steps (T32 PS against UT): does not hold (3.0 ± 0.0 against 4.5 ± 0.7)" in text
     assert "UT's steps follow hops: rank correlation 0.75 ± 0.07; dealt at random, accuracy falls by 0.30 ± 0.00" in text
     assert "with at most 8: 0.90 ± 0.00 on 5" in text
+
+
+@pytest.mark.parametrize(("far", "word"), [(0.79, "is no worse than"), (0.6, "is worse by more than")])
+def test_what_factors_cost(far: float, word: str) -> None:
+    whole = [run(1.0, 0.8) | {"parameters": 400}, run(1.0, 0.84) | {"parameters": 400}]
+    parts = [run(1.0, far) | {"parameters": 92}, run(1.0, far + 0.02) | {"parameters": 92}]
+    text = factors({"Hyper-UT": whole, "ours: Hyper-UT in factors": parts}, range(1, 5), range(5, 10))
+    assert text.startswith("Hyper-UT in factors has 23 % of Hyper-UT's parameters") and word in text
+    assert factors({"Hyper-UT": whole}, range(1, 5), range(5, 10)) == ""
 
 
 def test_the_order_of_learning() -> None:

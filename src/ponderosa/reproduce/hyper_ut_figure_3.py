@@ -87,9 +87,25 @@ def reading(task: str, seen: Mapping[str, Runs], guess: Mapping[str, Any], near:
         finding("width adds accuracy (UT Wide against UT)", beyond("UT Wide"), beyond("UT")),
         finding("ACT takes fewer steps (T32 PS against UT)", steps("T32 PS"), steps("UT"), 1),
         *(finding(f"modularity takes fewer steps (UT against {model})", steps("UT"), steps(model), 1) for model in MODULAR),
-        *allocation(seen, far), best(task, seen, far),
+        factors(seen, near, far), *allocation(seen, far), best(task, seen, far),
     ]  # fmt: skip
     return "\n".join([about, *(f"- {part}" for part in parts if part)])
+
+
+def factors(seen: Mapping[str, Runs], near: range, far: range) -> str:
+    """What generating weights in factors saves, and whether it costs accuracy."""
+    whole, parts = seen.get("Hyper-UT"), seen.get("ours: Hyper-UT in factors")
+    if not whole or not parts:
+        return ""
+    said, within = [], True
+    for hops in (near, far):
+        ours, full = (over_seeds(average(run, hops) for run in runs) for runs in (parts, whole))
+        assert ours is not None and full is not None
+        within &= ours.mean >= full.mean - max(ours.deviation, full.deviation)
+        said.append(f"{written(ours)} against {written(full)} on {hops[0]} to {hops[-1]} hops")
+    share = parts[0]["parameters"] / whole[0]["parameters"]
+    word = "no worse than one standard deviation" if within else "worse by more than one standard deviation"
+    return f"Hyper-UT in factors has {100 * share:.0f} % of Hyper-UT's parameters and is {word}: {', '.join(said)}."
 
 
 def allocation(seen: Mapping[str, Runs], far: range) -> list[str]:
