@@ -41,6 +41,18 @@ def test_one_graph(halting: str, criterion: str, dtype: torch.dtype) -> None:
     torch.testing.assert_close(gradients[0], gradients[1])
 
 
+def test_a_setting_that_changes() -> None:
+    """The compiler then takes it for a symbol, and must still find the graph that it has made."""
+    torch.manual_seed(0)
+    net = po.Ponder(po.GRUStep(3, 4), po.ACT(bias=0.0), max_steps=6)
+    x = torch.randn(5, 3)
+    torch.compiler.reset()
+    compiled = torch.compile(net, backend="eager")
+    for eps in (0.01, 0.5, 0.3, 0.2, 0.05):
+        net.halting.eps = eps
+        torch.testing.assert_close(compiled(x).output, net(x).output)
+
+
 def test_who_does_not_compile_does_not_wait_for_the_compiler() -> None:
     code = "from ponderosa import *; import sys; sys.exit('torch._dynamo' in sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)

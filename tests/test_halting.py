@@ -121,6 +121,13 @@ class TestNorms:
         wanted = wanted * self.mask if unit == "token" else wanted.expand(2)
         assert solution.steps.tolist() == wanted.tolist()
 
+    def test_features_are_not_taken_for_tokens(self, engine: str) -> None:
+        """A mask of as many tokens as the state has features."""
+        states = torch.randn(8, 2, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64).cumsum(0)
+        x = states.transpose(0, 1)
+        solution = scripted(po.LAC(alpha=0.5), x).eval()(x, mask=self.mask, engine=engine)
+        assert solution.steps.tolist() == po.functional.lac_steps(states.norm(dim=-1), 0.5).tolist()
+
     def test_images(self, engine: str) -> None:
         """More axes than tokens and features: all of an example's activations count, those of padding do not."""
         states = torch.randn(8, 2, 2, 4, 3, generator=torch.Generator().manual_seed(1), dtype=torch.float64).cumsum(0)

@@ -10,4 +10,5 @@ class Until(NamedTuple):
 
     weight: Tensor
     bias: Tensor
-    level: float
+    level: Tensor
+    """A tensor: the compiler loses track of a number that changes."""

@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+import ponderosa as po
 from ponderosa.engine import ledger as ledger_code
 from ponderosa.engine import ledger_native
 from ponderosa.engine.ledger import Ledger, settled, weigh
@@ -56,7 +57,7 @@ def test_in_parts_as_in_one_go(seed: int, parts: list[int]) -> None:
     torch.manual_seed(seed)
     count = sum(parts)
     shares, dones = torch.rand(count, 3) / count, torch.rand(count, 3) < 0.2
-    whole, split = (Ledger(Units(torch.Size([3])), count, like=shares) for _ in range(2))
+    whole, split = (Ledger(Units(torch.Size([3])), count, like=shares, in_c=True) for _ in range(2))
     expected = whole.settle(shares, dones)
     found = [split.settle(s, d) for s, d in zip(shares.split(parts), dones.split(parts), strict=True)]
     torch.testing.assert_close(torch.cat(found), expected)
@@ -71,7 +72,7 @@ def test_weigh(units: tuple[int, ...], shape: tuple[int, ...], monkeypatch: pyte
     weights, values = torch.rand(3, *units).requires_grad_(), torch.randn(3, *units, *shape).requires_grad_()
 
     def all_numbers() -> list[Tensor]:
-        total = weigh(weights, values)
+        total = weigh(weights, values, in_c=True)
         return [total, *torch.autograd.grad(total.square().sum(), [weights, values])]
 
     found = all_numbers()
@@ -96,4 +97,33 @@ def test_views() -> None:
 def test_other_numbers_are_torchs_business(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ledger_native, "_call", None)
     weights, values = torch.rand(2, 3, dtype=torch.float64), torch.randn(2, 3, 4, dtype=torch.float64)
-    torch.testing.assert_close(weigh(weights, values), (weights[..., None] * values).sum(0))
+    torch.testing.assert_close(weigh(weights, values, in_c=True), (weights[..., None] * values).sum(0))
+
+
+def test_what_c_cannot_read_is_torchs_business(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Verdicts that are not bool, one number left for all, a leaf that lacks the units' axes."""
+    monkeypatch.setattr(ledger_native, "_call", None)
+    dones = torch.tensor([[0, 1], [1, 0]])
+    ledger = Ledger(Units(torch.Size([2])), 2, like=torch.ones(1), in_c=True)
+    assert ledger.settle(None, dones).tolist() == [[0, 1], [1, 0]]
+    ledger = Ledger(Units(torch.Size([2])), 1, like=torch.ones(1), in_c=True)
+    assert ledger.settle(torch.ones(1, 2), torch.zeros(1, 2) > 0, torch.tensor(0.5)).tolist() == [[0.5, 0.5]]
+    assert weigh(torch.ones(3, 4), torch.ones(3, 1, 2), in_c=True).tolist() == [[3, 3]] * 4
+
+
+def test_weights_without_gradients() -> None:
+    values = torch.randn(3, 2, 4, requires_grad=True)
+    weights = torch.rand(3, 2)
+    Weigh.apply(weights, values).sum().backward()
+    torch.testing.assert_close(values.grad, weights[..., None].expand(3, 2, 4))
+
+
+@pytest.mark.parametrize("halting", [po.ACT(), po.PonderNet(), po.LAC()], ids=lambda h: type(h).__name__)
+def test_second_derivatives(halting: po.Halting) -> None:
+    """Where the step has them, the engine has."""
+    step = po.CellStep(torch.nn.RNNCell(3, 3), initial_state=torch.zeros_like, size=3)
+    net = po.Ponder(step, halting, head=torch.nn.Linear(3, 1), max_steps=3)
+    x = torch.randn(2, 3, requires_grad=True)
+    loss = net.loss(net(x, engine="unroll" if halting.hard else None), torch.zeros(2, 1), torch.nn.functional.mse_loss)
+    (first,) = torch.autograd.grad(loss, x, create_graph=True)
+    first.square().sum().backward()

@@ -171,7 +171,8 @@ def test_c_stops_when_everyone_is_past_the_level(threads: int, monkeypatch: pyte
     states = Unroll.apply(*inputs, STEPS)
     sums = (states @ weight[0] - 1).sigmoid().cumsum(0)
     level = sums[:, 0].max().item() * 0.6
-    found = NativeUnroll.apply(*inputs, STEPS, None, Until(weight, torch.tensor([-1.0]), level))
+    monkeypatch.setattr(gru_native, "MARGIN", 0.0)
+    found = NativeUnroll.apply(*inputs, STEPS, None, Until(weight, torch.tensor([-1.0]), torch.tensor(level)))
     groups = [range(6 * t // threads, 6 * (t + 1) // threads) for t in range(threads)]
     ends = [min(int((sums[:, list(rows)] < level).sum(0).max()) + 1, STEPS) for rows in groups]
     assert len(found) == max(ends)
@@ -200,3 +201,25 @@ def test_act_with_c_is_act(bias: float, monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr("ponderosa.steps.gru.fits", lambda state: False)
     monkeypatch.setattr("ponderosa.engine.ledger.fits", lambda *_: False)
     torch.testing.assert_close(found, all_numbers(), rtol=1e-4, atol=1e-6)
+
+
+def test_only_acts_own_unit_is_followed_in_c() -> None:
+    """A gate of another kind, or a subclass that decides otherwise, is asked step by step."""
+
+    class Twice(po.ACT):
+        def halt(self, state: Tensor, memory: dict, lead: int = 1) -> Tensor:
+            return super().halt(state, memory, lead) / 2
+
+    assert po.ACT(size=4).until() is not None and Twice(size=4).until() is None
+    other = po.ACT(size=4)
+    other.gate = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Tanh(), torch.nn.Linear(4, 1))
+    net = po.Ponder(po.GRUStep(INPUT, 4), other, max_steps=5)
+    assert net(torch.ones(BATCH, INPUT)).steps.shape == (BATCH,)
+
+
+def test_an_unroll_that_knows_nothing_of_stopping() -> None:
+    class Plain(po.GRUStep):
+        def unroll(self, context: Tensor, state: Tensor, first: int, steps: int) -> Tensor:  # type: ignore[override]
+            return super().unroll(context, state, first, steps)
+
+    assert po.Ponder(Plain(INPUT, 4), po.PonderNet(), max_steps=5)(torch.ones(BATCH, INPUT)).weights.shape == (5, BATCH)

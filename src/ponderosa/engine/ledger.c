@@ -69,6 +69,10 @@ static float differentiate(int64_t size, float weight, const float *restrict val
 
 void weigh_back(int64_t steps, int64_t units, int64_t size, const float *weights, const float *values, const float *grad,
                 float *d_weights, float *d_values) {
-    for (int64_t at = 0; at < steps * units; at++)
-        d_weights[at] = differentiate(size, weights[at], values + at * size, grad + at % units * size, d_values + at * size);
+    for (int64_t at = 0; at < steps * units; at++) {
+        const float *given = grad + at % units * size;
+        float *d = d_values + at * size;
+        if (d_weights) d_weights[at] = differentiate(size, weights[at], values + at * size, given, d);
+        else for (int64_t j = 0; j < size; j++) d[j] = weights[at] * given[j];
+    }
 }

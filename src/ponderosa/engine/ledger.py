@@ -12,8 +12,8 @@ from ponderosa.tree import Tree, over_units, tree_map
 class Ledger:
     """The running account of a batch of units, kept by an engine."""
 
-    def __init__(self, units: Units, max_steps: int, like: Tensor):
-        self.max_steps = max_steps
+    def __init__(self, units: Units, max_steps: int, like: Tensor, in_c: bool = False):
+        self.max_steps, self.in_c = max_steps, in_c
         self.alive = torch.ones(units.shape, dtype=torch.bool, device=like.device)
         if units.real is not None:
             self.alive = units.real.to(like.device)
@@ -33,8 +33,9 @@ class Ledger:
             )
         self.n += len(dones)
         account = self.alive, self.spent, self.steps, self.n == self.max_steps
-        numbers = [given for given in (shares, left, self.spent) if given is not None]
-        find = Settle.apply if fits(*numbers) else settled
+        told = [self.spent, *(given for given in (shares, left) if given is not None)]
+        whole = dones.dtype == torch.bool and (left is None or left.shape == self.alive.shape)
+        find = Settle.apply if self.in_c and whole and fits(*told) else settled
         weights, self.alive, self.spent, self.steps = find(shares, dones, left, *account)
         return weights
 
@@ -54,9 +55,15 @@ def settled(
     return weights, going[-1], spent, steps + taken.sum(0)
 
 
-def weigh(weights: Tensor, values: Tree) -> Tree:
-    """The sum of values `[k, U, ...]` over the steps, weighed `[k, U]`."""
-    return tree_map(lambda v: Weigh.apply(weights, v) if fits(weights, v) else (over_units(weights, v) * v).sum(0), values)
+def weigh(weights: Tensor, values: Tree, in_c: bool = False) -> Tree:
+    """The sum of values `[k, U, ...]` over the steps, weighed `[k, U]`; in C, where second derivatives are not asked for."""
+
+    def of(leaf: Tensor) -> Tensor:
+        if in_c and leaf.shape[: weights.ndim] == weights.shape and fits(weights, leaf):
+            return Weigh.apply(weights, leaf)
+        return (over_units(weights, leaf) * leaf).sum(0)
+
+    return tree_map(of, values)
 
 
 def frozen(alive: Tensor, states: Tree, before: Tree) -> Tree:

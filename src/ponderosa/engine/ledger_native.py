@@ -56,11 +56,12 @@ class Weigh(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor]:
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor]:
         weights, values = ctx.saved_tensors
-        found = torch.empty_like(weights), torch.empty_like(values)
-        _call("weigh_back", _shape(weights, values), weights, values, grad.contiguous(), *found)
-        return found
+        needs = ctx.needs_input_grad  # the weights of hard haltings need none
+        d_weights, d_values = torch.empty_like(weights) if needs[0] else None, torch.empty_like(values)
+        _call("weigh_back", _shape(weights, values), weights, values, grad.contiguous(), d_weights, d_values)
+        return d_weights, d_values
 
 
 def _shape(weights: Tensor, values: Tensor) -> tuple[int, int, int]:

@@ -23,12 +23,12 @@ def unroll(
 ) -> Solution:
     """Run `step` under `halting` with masks: a halted unit is frozen, its state no longer changes."""
     context, memory = step.prepare(x, units.mask), halting.begin(step.read(state), units)
-    ledger = Ledger(units, max_steps, like=step.read(state))
+    ledger = Ledger(units, max_steps, like=step.read(state), in_c=step.once_differentiable)
     every_step = halting.training and halting.trains_every_step
     weights, outputs, weighed = [], [], None
     whole = every_step or not halting.adaptive or torch.compiler.is_compiling()  # no end before the limit, or none to be seen
     packs = every_step and _packs(step, halting, units)
-    until = halting.until() if _plain(step.read(state)) else None
+    until = halting.until() if step.once_differentiable and _plain(step.read(state)) else None
     while ledger.n == 0 or (ledger.n < max_steps and (whole or ledger.alive.any())):
         first = ledger.n + 1
         if packs:
@@ -45,7 +45,7 @@ def unroll(
         answered = answers(head, reads, first, units.mask) if every_step or halting.reads_output else None
         shares, dones, memory = halting.scan(first, reads, answered, memory)
         weights.append(ledger.settle(shares, dones, memory.get("left")))
-        total = weigh(weights[-1], states)
+        total = weigh(weights[-1], states, step.once_differentiable)
         weighed = total if weighed is None else tree_map(torch.add, weighed, total)
         state = tree_map(lambda s: s[-1], states)
         if answered is not None:
@@ -53,7 +53,7 @@ def unroll(
     all_weights = _rows(weights, ledger)
     all_outputs = torch.cat(outputs) if outputs else None
     if all_outputs is not None and halting.trains_every_step and halting.weighs_answers:
-        output = _weigh_answers(all_weights[: len(all_outputs)], all_outputs)
+        output = _weigh_answers(all_weights[: len(all_outputs)], all_outputs, step.once_differentiable)
     else:
         output = last_answer(head, step.read(weighed), ledger.steps, units.mask)
     return Solution(
@@ -96,7 +96,8 @@ def take_steps(
 ) -> Tree:  # fmt: skip
     """The states of `count` steps, stacked in front of every tensor of the state; of fewer, where `stop` or `until` says so."""
     if hasattr(step, "unroll"):
-        return step.unroll(context, state, first, count, stop, until)  # type: ignore[operator]
+        told = {name: given for name, given in (("stop", stop), ("until", until)) if given is not None}
+        return step.unroll(context, state, first, count, **told)  # type: ignore[operator]
     states = []
     for n in range(first, first + count):
         state = step.advance(context, state, n)
@@ -122,14 +123,14 @@ def _step(step: Step, context: Tree, state: Tree, n: int, alive: Tensor) -> Tree
     return take_steps(step, context, state, n, 1)
 
 
-def _weigh_answers(weights: Tensor, outputs: Tensor) -> Tensor:
+def _weigh_answers(weights: Tensor, outputs: Tensor, in_c: bool) -> Tensor:
     """The answers of all steps, weighed: each unit must have answers of its own."""
     if outputs.shape[: weights.ndim] != weights.shape:
         raise ValueError(
             f"the halting weighs the answers of units {list(weights.shape[1:])}, but the head's are {list(outputs.shape[1:])}: "
             'use unit="example", or a head that answers for each token'
         )
-    return weigh(weights, outputs)
+    return weigh(weights, outputs, in_c)
 
 
 def _rows(weights: list[Tensor], ledger: Ledger) -> Tensor:

@@ -67,8 +67,9 @@ class ACT(Halting):
         return self.gate(read_units(state, self.unit, memory.get("mask"), lead)).squeeze(-1).sigmoid()
 
     def until(self) -> Until | None:
-        # a little more than 1 - eps: nobody may be thought to have halted by another's rounding
-        return None if self.gate is None else Until(self.gate.weight, self.gate.bias, 1 - self.eps + 1e-5)
+        gate = self.gate
+        plain = type(self) is ACT and type(gate) is nn.Linear and not (gate._forward_hooks or gate._forward_pre_hooks)
+        return Until(gate.weight, gate.bias, gate.bias.new_full((), 1 - self.eps)) if plain and gate is not None else None
 
     def update(self, n: int | Tensor, state: Tensor, output: Tensor | None, memory: Memory) -> Verdict:
         share = self.halt(state, memory)

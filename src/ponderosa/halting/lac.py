@@ -92,7 +92,7 @@ class LAC(Halting):
         if self.unit == "token":
             return torch.linalg.vector_norm(state, dim=-1)
         mask = memory.get("mask")
-        if mask is not None and state.shape[:2] == mask.shape:
+        if mask is not None and state.ndim > 2 and state.shape[:2] == mask.shape:
             state = torch.linalg.vector_norm(state, dim=-1)
             state = torch.where(over_units(mask, state), state, 0.0)
         norm = torch.linalg.vector_norm(state.flatten(1), dim=1)

@@ -16,8 +16,8 @@ def answer_loss(solution: Solution, target: Tensor, criterion: Criterion) -> Ten
     """The criterion on the weighed answer, as most mechanisms train."""
     output, mask = solution.output, solution.mask
     if _per_token(output.shape, target, mask):
-        return unit_losses(output[None], target, criterion, mask).mean()
-    return _element_losses(criterion, output, target).mean()
+        return _losses(output[None], target, criterion, mask, 2).mean()
+    return _element_losses(criterion, output, target, output.shape, target.shape).mean()
 
 
 def unit_losses(
@@ -30,13 +30,16 @@ def unit_losses(
     an ignored target is not divided out again. Padding is weighed out of token targets. Targets
     `[batch, token]` for answers `[batch, token, classes]` are token targets; `tokens` says so of other shapes.
     """
-    per_token = _per_token(outputs.shape[1:], target, mask, tokens)
-    axes = 2 if per_token else 1
-    targets = target.expand(len(outputs), *target.shape).flatten(0, axes)
-    losses = _element_losses(criterion, outputs.flatten(0, axes), targets, steps=len(outputs))
+    return _losses(outputs, target, criterion, mask, 2 if _per_token(outputs.shape[1:], target, mask, tokens) else 1)
+
+
+def _losses(outputs: Tensor, target: Tensor, criterion: Criterion, mask: Tensor | None, axes: int) -> Tensor:
+    """See `unit_losses`; the units have so many axes."""
+    flat, targets = outputs.flatten(0, axes), target.expand(len(outputs), *target.shape).flatten(0, axes)
+    losses = _element_losses(criterion, flat, targets, outputs.shape[1:], target.shape)
     losses = losses.reshape(len(outputs), *target.shape[:axes], -1)
     losses = losses.squeeze(-1) if losses.shape[-1] == 1 else losses.mean(-1)
-    if per_token and mask is not None:
+    if axes == 2 and mask is not None:
         # the mean over all real tokens is what a caller's .mean() must give
         losses = losses * mask * (mask.numel() / mask.sum())
     return losses
@@ -55,14 +58,13 @@ def _per_token(output: torch.Size, target: Tensor, mask: Tensor | None, tokens: 
     return tokens or (len(output) == 3 and target.ndim == 2)
 
 
-def _element_losses(criterion: Criterion, outputs: Tensor, targets: Tensor, steps: int = 1) -> Tensor:
-    """The criterion of each element, or of each row; the rows are those of so many steps."""
+def _element_losses(criterion: Criterion, outputs: Tensor, targets: Tensor, output: torch.Size, target: torch.Size) -> Tensor:
+    """The criterion of each element, or of each row; the two shapes are those of one step, as the user knows them."""
     losses = _unreduced(criterion, outputs, targets)
     if losses.shape not in (outputs.shape, targets.shape, outputs.shape[:1]):
-        output, target = ([len(rows) // steps, *rows.shape[1:]] for rows in (outputs, targets))
         raise ValueError(
-            f"the criterion gave {list(losses.shape)} for outputs {output} and targets {target}, but one value per element is "
-            "needed (reduction='none'), and the two shapes must fit each other: did you mean target.unsqueeze(-1)?"
+            f"the criterion gave {list(losses.shape)} for outputs {list(output)} and targets {list(target)}, but one value per "
+            "element is needed (reduction='none'), and the two shapes must fit each other: did you mean target.unsqueeze(-1)?"
         )
     return losses
 

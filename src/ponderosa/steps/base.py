@@ -26,6 +26,8 @@ class Step(nn.Module, ABC):
     """Whether every step uses all parameters: if not, data-parallel training looks for those that no unit reached."""
     tokenwise: bool = False
     """Whether tokens never see each other, so that an engine may run any rows `[rows, ...]` of them on their own."""
+    once_differentiable: bool = False
+    """Whether training unrolls it with gradients by hand, without gradients of their own: then the engine's may be, too."""
 
     @abstractmethod
     def initial_state(self, x: Tree) -> Tree:

@@ -30,7 +30,7 @@ static void block(int64_t k, matrix a, const float *b, const float *start, float
     for (int64_t i = top; i < ROWS; i++) memcpy(c + i * stride + left, sums[i] + left, (COLUMNS - left) * sizeof(float));
 }
 
-typedef struct { const float *weight, *bias; float level; } unit; /* a halting unit, and what its sum must reach */
+typedef struct { const float *weight, *bias; double level; } unit; /* a halting unit, and what its sum must reach */
 
 static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 
@@ -92,7 +92,7 @@ static float dot(int64_t size, const float *a, const float *b) {
 }
 
 /* Adds what a halting unit says of these states to the sums of its rows; whether all are past the level. */
-static int past(int64_t rows, int64_t size, const float *states, const unit *halt, float *sums) {
+static int past(int64_t rows, int64_t size, const float *states, const unit *halt, double *sums) {
     int all = 1;
     for (int64_t i = 0; i < rows; i++) {
         sums[i] += sigmoid(*halt->bias + dot(size, states + i * size, halt->weight));
@@ -104,7 +104,7 @@ static int past(int64_t rows, int64_t size, const float *states, const unit *hal
 /* How many steps were taken: all, or those after which every row is past the halting unit's level. */
 static int64_t forward_rows(int64_t batch, int64_t size, int64_t first, int64_t end, int64_t rows, const float *inputs,
                             const float *before, const float *transposed, const float *bias, const unit *halt, float *gates,
-                            float *candidates, float *states, float *start, float *sums) {
+                            float *candidates, float *states, float *start, double *sums) {
     for (int64_t i = 0; i < rows; i++)
         for (int64_t j = 0; j < 3 * size; j++)
             start[3 * i * size + j] = bias[j] + (j < 2 * size ? inputs[3 * i * size + j] : 0.0f);
@@ -151,9 +151,9 @@ static void backward_rows(int64_t batch, int64_t size, int64_t end, int64_t rows
 
 /* The steps `first` to `end` of `steps`, of which `room` keeps the gates, the candidates and the states, in this order; fewer
    where a halting unit is given (or else NULL) and all are past its level: then the states of the other steps are zero. */
-void forward(int64_t threads, int64_t batch, int64_t size, int64_t steps, int64_t first, int64_t end, float level,
+void forward(int64_t threads, int64_t batch, int64_t size, int64_t steps, int64_t first, int64_t end, double level,
              const float *inputs, const float *state, const float *transposed, const float *bias, const float *halt_weight,
-             const float *halt_bias, float *room, float *start, float *sums, int64_t *ends) {
+             const float *halt_bias, float *room, float *start, double *sums, int64_t *ends) {
     int64_t part = steps * batch * size;
     unit halt = {halt_weight, halt_bias, level};
 #pragma omp parallel for num_threads(threads)

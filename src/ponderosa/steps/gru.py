@@ -20,6 +20,7 @@ class GRUStep(Step):
     """
 
     tokenwise = True
+    once_differentiable = True
 
     def __init__(self, input_size: int, hidden_size: int):
         super().__init__()

@@ -15,6 +15,8 @@ from ponderosa.until import Until
 
 ops = torch.ops.ponderosa
 
+MARGIN = 1e-5
+
 
 class NativeUnroll(torch.autograd.Function):
     """See `gru_unroll.Unroll`."""
@@ -30,11 +32,10 @@ class NativeUnroll(torch.autograd.Function):
         room = state.new_empty(5 * steps, *state.shape)
         states = room[4 * steps :]  # before them stand the gates and the candidates
         ends = state.new_empty(len(state) + 1, dtype=torch.long)  # and how many threads have shared the rows
-        halt = (None, None) if until is None else (until.weight.detach().contiguous(), until.bias.detach())
+        halt = (None, None, None) if until is None else tuple(given.detach().contiguous() for given in until)
 
         def take(first: int, end: int) -> None:
-            level = 0.0 if until is None else until.level
-            ops.gru_forward(first, end, level, inputs, state, transposed, bias, *halt, room, ends)
+            ops.gru_forward(first, end, inputs, state, transposed, bias, *halt, room, ends)
 
         end = taken(steps, take, None if until else stop, lambda first, end: states[first:end])
         if until and not torch.compiler.is_compiling():  # a graph has as many steps as the limit: the others' states are zero
@@ -72,18 +73,19 @@ def library() -> ctypes.CDLL | None:
     if found is None:
         return None
     number, array = ctypes.c_int64, ctypes.c_void_p
-    found.forward.argtypes, found.forward.restype = [*[number] * 6, ctypes.c_float, *[array] * 10], None
+    found.forward.argtypes, found.forward.restype = [*[number] * 6, ctypes.c_double, *[array] * 10], None
     found.backward.argtypes, found.backward.restype = [*[number] * 5, *[array] * 11], None
     return found
 
 
 def _forward(
-    first: int, end: int, level: float, inputs: Tensor, state: Tensor, transposed: Tensor, bias: Tensor,
-    halt_weight: Tensor | None, halt_bias: Tensor | None, room: Tensor, ends: Tensor,
+    first: int, end: int, inputs: Tensor, state: Tensor, transposed: Tensor, bias: Tensor,
+    halt_weight: Tensor | None, halt_bias: Tensor | None, level: Tensor | None, room: Tensor, ends: Tensor,
 ) -> None:  # fmt: skip
-    work = torch.empty_like(inputs), state.new_zeros(len(state))
+    work = torch.empty_like(inputs), torch.zeros(len(state), dtype=torch.float64)
     ends[-1] = threads = native.threads(state)
-    numbers = threads, *state.shape, len(room) // 5, first, end, level
+    # a little more than the level: torch decides who has halted, and its rounding may differ
+    numbers = threads, *state.shape, len(room) // 5, first, end, 0.0 if level is None else float(level) + MARGIN
     _call("forward", numbers, inputs, state, transposed, bias, halt_weight, halt_bias, room, *work, ends)
 
 
@@ -107,8 +109,8 @@ def _call(function: str, numbers: tuple[float, ...], *arrays: Tensor | None) -> 
 
 _operators = torch.library.Library("ponderosa", "DEF")  # as operators, the two can stand in a compiled graph
 _operators.define(
-    "gru_forward(int first, int end, float level, Tensor inputs, Tensor state, Tensor transposed, Tensor bias, "
-    "Tensor? halt_weight, Tensor? halt_bias, Tensor(a!) room, Tensor(b!) ends) -> ()"
+    "gru_forward(int first, int end, Tensor inputs, Tensor state, Tensor transposed, Tensor bias, "
+    "Tensor? halt_weight, Tensor? halt_bias, Tensor? level, Tensor(a!) room, Tensor(b!) ends) -> ()"
 )
 _operators.define(
     "gru_backward(bool state_too, Tensor ends, Tensor state, Tensor weight, Tensor room, Tensor grad, "
