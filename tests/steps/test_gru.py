@@ -223,3 +223,7 @@ def test_an_unroll_that_knows_nothing_of_stopping() -> None:
             return super().unroll(context, state, first, steps)
 
     assert po.Ponder(Plain(INPUT, 4), po.PonderNet(), max_steps=5)(torch.ones(BATCH, INPUT)).weights.shape == (5, BATCH)
+
+
+def test_an_empty_batch_under_act() -> None:
+    assert po.Ponder(po.GRUStep(INPUT, 4), po.ACT(), max_steps=5)(torch.ones(0, INPUT)).weights.shape == (5, 0)

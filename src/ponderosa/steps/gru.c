@@ -2,7 +2,8 @@
 
 The rows of a batch do not see each other: threads share them out, each taking its rows through all steps.
 Arrays: inputs [batch, 3 size], state [batch, size], weight [3 size, size], bias [3 size]; of each step gates (r, z and g)
-[steps, batch, 3 size], candidates and states [steps, batch, size]; ends [batch], how many steps were taken. */
+[steps, batch, 3 size], candidates and states [steps, batch, size]; ends [batch + 2], how many steps were taken by each row, how many
+threads shared the rows, and how many steps were taken at most. */
 
 #include "numbers.h"
 
@@ -164,20 +165,25 @@ void forward(int64_t threads, int64_t batch, int64_t size, int64_t steps, int64_
         for (int64_t i = FIRST(t); i < FIRST(t + 1); i++) ends[i] = taken;
         for (int64_t k = taken; k < end; k++) memset(room + 4 * part + k * batch * size + at, 0, rows * size * sizeof(float));
     }
+    ends[batch] = threads, ends[batch + 1] = batch ? 0 : end;
+    for (int64_t i = 0; i < batch; i++) ends[batch + 1] = ends[i] > ends[batch + 1] ? ends[i] : ends[batch + 1];
 }
 
-/* From the gradients of the states, as far as steps were taken; d_weight [threads, 3 size, size] and d_bias [threads, 3 size] are still to be
-   summed; d_gates [batch, 3 size] and d_g [batch, size] are room to work in. */
-void backward(int64_t threads, int64_t batch, int64_t size, int64_t steps, int64_t state_too, const int64_t *ends,
-              const float *state, const float *weight, const float *room, const float *grad, float *d_inputs, float *d_state,
-              float *d_weight, float *d_bias, float *d_gates, float *d_g) {
-    int64_t part = steps * batch * size;
+/* From the gradients of the states, as far as steps were taken. Room to work in: d_gates [batch, 3 size], d_g [batch, size], and
+   for the weights and biases of each thread but the first [threads - 1, 3 size (size + 1)]. */
+void backward(int64_t batch, int64_t size, int64_t steps, int64_t state_too, const int64_t *ends, const float *state,
+              const float *weight, const float *room, const float *grad, float *d_inputs, float *d_state, float *d_weight,
+              float *d_bias, float *d_gates, float *d_g, float *others) {
+    int64_t part = steps * batch * size, threads = ends[batch], weights = 3 * size * size, each = weights + 3 * size;
 #pragma omp parallel for num_threads(threads)
     for (int64_t t = 0; t < threads; t++) {
         int64_t rows = FIRST(t + 1) - FIRST(t), at = FIRST(t) * size, end = 0;
         for (int64_t i = FIRST(t); i < FIRST(t + 1); i++) end = ends[i] > end ? ends[i] : end;
+        float *own = others + (t - 1) * each;
         backward_rows(batch, size, end, rows, state_too, state + at, weight, room + 3 * at, room + 3 * part + at,
-                      room + 4 * part + at, grad + at, d_inputs + 3 * at, d_state + at, d_weight + 3 * t * size * size,
-                      d_bias + 3 * t * size, d_gates + 3 * at, d_g + at);
+                      room + 4 * part + at, grad + at, d_inputs + 3 * at, d_state + at, t ? own : d_weight,
+                      t ? own + weights : d_bias, d_gates + 3 * at, d_g + at);
     }
+    for (int64_t t = 1; t < threads; t++)
+        for (int64_t j = 0; j < each; j++) *(j < weights ? d_weight + j : d_bias + j - weights) += others[(t - 1) * each + j];
 }

@@ -13,8 +13,6 @@ from ponderosa import native
 from ponderosa.steps.gru_unroll import Stop, taken
 from ponderosa.until import Until
 
-ops = torch.ops.ponderosa
-
 MARGIN = 1e-5
 
 
@@ -31,15 +29,15 @@ class NativeUnroll(torch.autograd.Function):
         # it anew costs as much as the arithmetic
         room = state.new_empty(5 * steps, *state.shape)
         states = room[4 * steps :]  # before them stand the gates and the candidates
-        ends = state.new_empty(len(state) + 1, dtype=torch.long)  # and how many threads have shared the rows
+        ends = state.new_empty(len(state) + 2, dtype=torch.long)
         halt = (None, None, None) if until is None else tuple(given.detach().contiguous() for given in until)
 
         def take(first: int, end: int) -> None:
-            ops.gru_forward(first, end, inputs, state, transposed, bias, *halt, room, ends)
+            _operator("gru_forward")(first, end, inputs, state, transposed, bias, *halt, room, ends)
 
         end = taken(steps, take, None if until else stop, lambda first, end: states[first:end])
         if until and not torch.compiler.is_compiling():  # a graph has as many steps as the limit: the others' states are zero
-            end = int(ends[:-1].max()) if len(state) else end
+            end = int(ends[-1])
         ctx.save_for_backward(state, weight, room, ends)
         return states[:end]
 
@@ -50,7 +48,7 @@ class NativeUnroll(torch.autograd.Function):
         rows, (batch, size) = len(weight), state.shape
         found = [state.new_empty(shape) for shape in ((batch, rows), (batch, size), (rows, size), (rows,))]
         arrays = ends, state, weight.contiguous(), room, grad.contiguous()
-        ops.gru_backward(ctx.needs_input_grad[1], *arrays, *found)
+        _operator("gru_backward")(ctx.needs_input_grad[1], *arrays, *found)
         return *found, None, None, None
 
 
@@ -74,7 +72,7 @@ def library() -> ctypes.CDLL | None:
         return None
     number, array = ctypes.c_int64, ctypes.c_void_p
     found.forward.argtypes, found.forward.restype = [*[number] * 6, ctypes.c_double, *[array] * 10], None
-    found.backward.argtypes, found.backward.restype = [*[number] * 5, *[array] * 11], None
+    found.backward.argtypes, found.backward.restype = [*[number] * 4, *[array] * 12], None
     return found
 
 
@@ -83,9 +81,8 @@ def _forward(
     halt_weight: Tensor | None, halt_bias: Tensor | None, level: Tensor | None, room: Tensor, ends: Tensor,
 ) -> None:  # fmt: skip
     work = torch.empty_like(inputs), torch.zeros(len(state), dtype=torch.float64)
-    ends[-1] = threads = native.threads(state)
     # a little more than the level: torch decides who has halted, and its rounding may differ
-    numbers = threads, *state.shape, len(room) // 5, first, end, 0.0 if level is None else float(level) + MARGIN
+    numbers = native.threads(state), *state.shape, len(room) // 5, first, end, 0.0 if level is None else float(level) + MARGIN
     _call("forward", numbers, inputs, state, transposed, bias, halt_weight, halt_bias, room, *work, ends)
 
 
@@ -93,13 +90,15 @@ def _backward(
     state_too: bool, ends: Tensor, state: Tensor, weight: Tensor, room: Tensor, grad: Tensor, d_inputs: Tensor,
     d_state: Tensor, d_weight: Tensor, d_bias: Tensor,
 ) -> None:  # fmt: skip
-    threads = int(ends[-1])
-    d_gates, d_g = torch.empty_like(d_inputs), torch.empty_like(state)
-    d_weights, d_biases = weight.new_empty(threads, *weight.shape), weight.new_empty(threads, len(weight))
-    numbers = threads, *state.shape, len(room) // 5, state_too
-    _call("backward", numbers, ends, state, weight, room, grad, d_inputs, d_state, d_weights, d_biases, d_gates, d_g)
-    torch.sum(d_weights, 0, out=d_weight)
-    torch.sum(d_biases, 0, out=d_bias)
+    others = (int(ends[-2]) - 1) * (weight.numel() + len(weight))  # of all threads but the first
+    work = torch.empty_like(d_inputs), torch.empty_like(state), weight.new_empty(others)
+    numbers = *state.shape, len(room) // 5, state_too
+    _call("backward", numbers, ends, state, weight, room, grad, d_inputs, d_state, d_weight, d_bias, *work)
+
+
+def _operator(name: str) -> Any:
+    """For a compiled graph the operator; otherwise the function behind it, without torch's detour."""
+    return getattr(torch.ops.ponderosa, name) if torch.compiler.is_compiling() else _functions[name]
 
 
 def _call(function: str, numbers: tuple[float, ...], *arrays: Tensor | None) -> None:
@@ -116,6 +115,7 @@ _operators.define(
     "gru_backward(bool state_too, Tensor ends, Tensor state, Tensor weight, Tensor room, Tensor grad, "
     "Tensor(a!) d_inputs, Tensor(b!) d_state, Tensor(c!) d_weight, Tensor(d!) d_bias) -> ()"
 )
-for _name, _function in {"gru_forward": _forward, "gru_backward": _backward}.items():
+_functions = {"gru_forward": _forward, "gru_backward": _backward}
+for _name, _function in _functions.items():
     _operators.impl(_name, _function, "CPU")
     _operators.impl(_name, lambda *_: None, "Meta")
