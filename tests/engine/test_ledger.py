@@ -17,36 +17,58 @@ from tests import compiler
 pytestmark = compiler.native
 
 
+USED = [("weights",), ("total",), ("spent",), ("weights", "total"), ("weights", "total", "spent")]
+"""What a loss depends on."""
+
+
+def in_torch(shares: Tensor, dones: Tensor, left: Tensor | None, values: Tensor, *account: object) -> tuple[Tensor, ...]:
+    weights, *after = settled(shares, dones, left, *account)  # type: ignore[arg-type]
+    return weights, weigh(weights, values), *after
+
+
 def account(units: int, alive: Tensor) -> tuple[Tensor, ...]:
     """A ledger's columns after some steps."""
     return alive, torch.rand(units).requires_grad_(), torch.randint(0, 4, (units,))
 
 
-def numbers(function: object, inputs: list[Tensor], arguments: list[object]) -> list[Tensor]:
+def numbers(function: object, inputs: list[Tensor], arguments: list[object], used: tuple[str, ...]) -> list[Tensor]:
     """What comes out, and the gradients of what is differentiable in it."""
-    weights, alive, spent, steps = function(*arguments)  # type: ignore[operator]
+    weights, total, alive, spent, steps = function(*arguments)  # type: ignore[operator]
     scale = torch.linspace(1, 2, weights.numel()).reshape(weights.shape)
-    total = (scale * weights).sum() + (spent * spent).sum()
-    return [weights, alive, spent, steps, *torch.autograd.grad(total, inputs, allow_unused=True, materialize_grads=True)]
+    loss = {"weights": (scale * weights).sum(), "total": total.square().sum(), "spent": (spent * spent).sum()}
+    total_loss = sum(loss[name] for name in used)
+    return [
+        weights,
+        total,
+        alive,
+        spent,
+        steps,
+        *torch.autograd.grad(total_loss, inputs, allow_unused=True, materialize_grads=True),
+    ]
 
 
 @settings(deadline=None)
-@given(st.integers(0, 10**6), st.integers(1, 6), st.integers(1, 5), st.booleans(), st.booleans())
-def test_settle(seed: int, steps: int, units: int, limit: bool, told: bool) -> None:
+@given(st.integers(0, 10**6), st.integers(1, 6), st.integers(1, 5), st.booleans(), st.booleans(), st.sampled_from(USED))
+def test_settle(seed: int, steps: int, units: int, limit: bool, told: bool, used: tuple[str, ...]) -> None:
     torch.manual_seed(seed)
     shares = (torch.rand(steps, units) * 0.6).requires_grad_()
     left = torch.rand(units).requires_grad_() if told else None
     alive, spent, taken = account(units, torch.rand(units) < 0.8)
-    arguments = [shares, torch.rand(steps, units) < 0.3, left, alive, spent, taken, limit]
-    inputs = [shares, spent, *([left] if left is not None else [])]
-    torch.testing.assert_close(numbers(Settle.apply, inputs, arguments), numbers(settled, inputs, arguments))
+    values = torch.randn(steps, units, 3).requires_grad_()
+    arguments = [shares, torch.rand(steps, units) < 0.3, left, values, alive, spent, taken, limit]
+    inputs = [shares, spent, values, *([left] if left is not None else [])]
+    found, expected = (numbers(function, inputs, arguments, used) for function in (Settle.apply, in_torch))
+    torch.testing.assert_close(found, expected)
 
 
 def test_settle_without_shares() -> None:
     """A hard mechanism names none: the step at which a unit ends has it all."""
     dones = torch.tensor([[False, True], [True, False], [False, False]])
-    arguments = None, dones, None, torch.ones(2, dtype=torch.bool), torch.zeros(2), torch.zeros(2, dtype=torch.long), True
-    weights, alive, spent, steps = Settle.apply(*arguments)
+    values = torch.randn(3, 2, requires_grad=True)
+    account = torch.ones(2, dtype=torch.bool), torch.zeros(2), torch.zeros(2, dtype=torch.long), True
+    weights, total, alive, spent, steps = Settle.apply(None, dones, None, values, *account)
+    assert torch.autograd.grad(total.sum(), values)[0].tolist() == weights.tolist()
+    assert total.tolist() == [values[1, 0].item(), values[0, 1].item()]
     assert weights.tolist() == [[0, 1], [1, 0], [0, 0]]
     assert (alive.tolist(), spent.tolist(), steps.tolist()) == ([False, False], [0, 0], [2, 1])
 
@@ -58,9 +80,12 @@ def test_in_parts_as_in_one_go(seed: int, parts: list[int]) -> None:
     count = sum(parts)
     shares, dones = torch.rand(count, 3) / count, torch.rand(count, 3) < 0.2
     whole, split = (Ledger(Units(torch.Size([3])), count, like=shares, in_c=True) for _ in range(2))
-    expected = whole.settle(shares, dones)
-    found = [split.settle(s, d) for s, d in zip(shares.split(parts), dones.split(parts), strict=True)]
-    torch.testing.assert_close(torch.cat(found), expected)
+    values = torch.randn(count, 3, 2)
+    expected, total = whole.settle(shares, dones, None, values)
+    inputs = zip(*(each.split(parts) for each in (shares, dones, values)), strict=True)
+    found = [split.settle(s, d, None, v) for s, d, v in inputs]
+    torch.testing.assert_close(torch.cat([weights for weights, _ in found]), expected)
+    torch.testing.assert_close(sum(part for _, part in found), total)
     torch.testing.assert_close([split.steps, split.alive], [whole.steps, whole.alive])
     torch.testing.assert_close(expected.sum(0), torch.ones(3))
 
@@ -105,9 +130,10 @@ def test_what_c_cannot_read_is_torchs_business(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(ledger_native, "_call", None)
     dones = torch.tensor([[0, 1], [1, 0]])
     ledger = Ledger(Units(torch.Size([2])), 2, like=torch.ones(1), in_c=True)
-    assert ledger.settle(None, dones).tolist() == [[0, 1], [1, 0]]
+    assert ledger.settle(None, dones, None, torch.ones(2, 2))[0].tolist() == [[0, 1], [1, 0]]
     ledger = Ledger(Units(torch.Size([2])), 1, like=torch.ones(1), in_c=True)
-    assert ledger.settle(torch.ones(1, 2), torch.zeros(1, 2) > 0, torch.tensor(0.5)).tolist() == [[0.5, 0.5]]
+    never = torch.zeros(1, 2) > 0
+    assert ledger.settle(torch.ones(1, 2), never, torch.tensor(0.5), torch.ones(1, 2))[0].tolist() == [[0.5, 0.5]]
     assert weigh(torch.ones(3, 4), torch.ones(3, 1, 2), in_c=True).tolist() == [[3, 3]] * 4
 
 

@@ -67,12 +67,14 @@ static float differentiate(int64_t size, float weight, const float *restrict val
     return sums[0];
 }
 
+/* `others`: what the weights' gradients have from elsewhere, or NULL; d_weights is NULL where nobody asks for them. */
 void weigh_back(int64_t steps, int64_t units, int64_t size, const float *weights, const float *values, const float *grad,
-                float *d_weights, float *d_values) {
+                const float *others, float *d_weights, float *d_values) {
     for (int64_t at = 0; at < steps * units; at++) {
         const float *given = grad + at % units * size;
         float *d = d_values + at * size;
-        if (d_weights) d_weights[at] = differentiate(size, weights[at], values + at * size, given, d);
+        if (d_weights)
+            d_weights[at] = differentiate(size, weights[at], values + at * size, given, d) + (others ? others[at] : 0.0f);
         else for (int64_t j = 0; j < size; j++) d[j] = weights[at] * given[j];
     }
 }

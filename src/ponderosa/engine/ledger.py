@@ -21,8 +21,11 @@ class Ledger:
         self.steps = torch.zeros(units.shape, dtype=torch.long, device=like.device)
         self.n = 0
 
-    def settle(self, shares: Tensor | None, dones: Tensor, left: Tensor | None = None) -> Tensor:
-        """The weights `[k, U]` of the next k steps, from the mechanism's own words `[k, U]` (no shares: none before the end).
+    def settle(
+        self, shares: Tensor | None, dones: Tensor, left: Tensor | None = None, values: Tree = None
+    ) -> tuple[Tensor, Tree]:
+        """The weights `[k, U]` of the next k steps, from the mechanism's own words `[k, U]` (no shares: none before the end),
+        and what values `[k, U, ...]` weigh by them.
 
         `left` `[U]` is what the last of these steps finds left, where the mechanism knows it better than a difference.
         """
@@ -33,11 +36,18 @@ class Ledger:
             )
         self.n += len(dones)
         account = self.alive, self.spent, self.steps, self.n == self.max_steps
-        told = [self.spent, *(given for given in (shares, left) if given is not None)]
-        whole = dones.dtype == torch.bool and (left is None or left.shape == self.alive.shape)
-        find = Settle.apply if self.in_c and whole and fits(*told) else settled
-        weights, self.alive, self.spent, self.steps = find(shares, dones, left, *account)
-        return weights
+        if self.in_c and isinstance(values, Tensor) and _whole(shares, dones, left, values):
+            weights, weighed, self.alive, self.spent, self.steps = Settle.apply(shares, dones, left, values, *account)
+            return weights, weighed
+        weights, self.alive, self.spent, self.steps = settled(shares, dones, left, *account)
+        return weights, tree_map(lambda leaf: weigh(weights, leaf), values)
+
+
+def _whole(shares: Tensor | None, dones: Tensor, left: Tensor | None, values: Tensor) -> bool:
+    """Whether all this is as C reads it."""
+    numbers = [values, *(given for given in (shares, left) if given is not None)]
+    shapes = left is None or left.shape == dones.shape[1:], values.shape[: dones.ndim] == dones.shape
+    return all(shapes) and dones.dtype == torch.bool and fits(*numbers)
 
 
 def settled(
@@ -55,15 +65,11 @@ def settled(
     return weights, going[-1], spent, steps + taken.sum(0)
 
 
-def weigh(weights: Tensor, values: Tree, in_c: bool = False) -> Tree:
+def weigh(weights: Tensor, values: Tensor, in_c: bool = False) -> Tensor:
     """The sum of values `[k, U, ...]` over the steps, weighed `[k, U]`; in C, where second derivatives are not asked for."""
-
-    def of(leaf: Tensor) -> Tensor:
-        if in_c and leaf.shape[: weights.ndim] == weights.shape and fits(weights, leaf):
-            return Weigh.apply(weights, leaf)
-        return (over_units(weights, leaf) * leaf).sum(0)
-
-    return tree_map(of, values)
+    if in_c and values.shape[: weights.ndim] == weights.shape and fits(weights, values):
+        return Weigh.apply(weights, values)
+    return (over_units(weights, values) * values).sum(0)
 
 
 def frozen(alive: Tensor, states: Tree, before: Tree) -> Tree:

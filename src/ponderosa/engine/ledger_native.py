@@ -11,36 +11,46 @@ from torch.autograd.function import once_differentiable
 
 from ponderosa import native
 
-ARGUMENTS = {"settle": (3, 10), "settle_back": (3, 10), "weigh": (3, 3), "weigh_back": (3, 5)}
+ARGUMENTS = {"settle": (3, 10), "settle_back": (3, 10), "weigh": (3, 3), "weigh_back": (3, 6)}
 """How many numbers and how many arrays the functions of ledger.c take."""
 
 
 class Settle(torch.autograd.Function):
-    """The weights `[k, U]`, and alive, spent and steps `[U]` after them: see `Ledger.settle`."""
+    """The weights `[k, U]`, the values `[k, U, ...]` weighed, then alive, spent and steps `[U]`: see `Ledger.settle`."""
 
     @staticmethod
     def forward(
-        ctx: Any, shares: Tensor | None, dones: Tensor, left: Tensor | None, alive: Tensor, spent: Tensor, steps: Tensor,
-        limit: bool,
+        ctx: Any, shares: Tensor | None, dones: Tensor, left: Tensor | None, values: Tensor, alive: Tensor, spent: Tensor,
+        steps: Tensor, limit: bool,
     ) -> tuple[Tensor, ...]:  # fmt: skip
         told = [None if each is None else each.contiguous() for each in (shares, dones, left)]
-        before = [each.contiguous() for each in (alive, spent, steps)]
+        before, values = [each.contiguous() for each in (alive, spent, steps)], values.contiguous()
         weights, after = spent.new_empty(dones.shape), [torch.empty_like(each) for each in before]
         _call("settle", (len(dones), spent.numel(), limit), *told, *before, weights, *after)
         ctx.told = left is not None
-        ctx.save_for_backward(before[0], before[2], *after)
+        ctx.save_for_backward(weights, values, before[0], before[2], *after)
         ctx.mark_non_differentiable(after[0], after[2])
-        return weights, *after
+        ctx.set_materialize_grads(False)
+        return weights, _weighed(weights, values), *after
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, grad: Tensor, _alive: Any, grad_spent: Tensor, _steps: Any) -> tuple[Tensor | None, ...]:
-        grad, grad_spent = grad.contiguous(), grad_spent.contiguous()
-        d_shares, d_left, d_spent = (torch.empty_like(each) for each in (grad, grad_spent, grad_spent))
-        numbers = len(grad), grad_spent.numel(), ctx.told
-        _call("settle_back", numbers, *ctx.saved_tensors, grad, grad_spent, d_shares, d_left, d_spent)
-        needs = ctx.needs_input_grad
-        return d_shares if needs[0] else None, None, d_left if needs[2] else None, None, d_spent, None, None
+    def backward(
+        ctx: Any, grad: Tensor | None, grad_total: Tensor | None, _alive: Any, grad_spent: Tensor | None, _steps: Any
+    ) -> tuple[Tensor | None, ...]:
+        weights, values, *account = ctx.saved_tensors
+        needs, d_values = ctx.needs_input_grad, None
+        found: list[Any] = [None] * 3
+        soft = needs[0] or needs[2] or needs[5]
+        if grad_total is not None:
+            grad, d_values = _weigh_back(weights, values, grad_total, grad, soft)
+        if soft and not (grad is None and grad_spent is None):
+            like = weights, account[3], account[3]
+            given = [torch.zeros_like(each) if g is None else g.contiguous() for g, each in zip((grad, grad_spent), like)]
+            found = [torch.empty_like(each) for each in like]
+            _call("settle_back", (len(weights), account[3].numel(), ctx.told), *account, *given, *found)
+        d_shares, d_left, d_spent = found
+        return d_shares if needs[0] else None, None, d_left if needs[2] else None, d_values, None, d_spent, None, None
 
 
 class Weigh(torch.autograd.Function):
@@ -49,19 +59,30 @@ class Weigh(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, weights: Tensor, values: Tensor) -> Tensor:
         weights, values = weights.contiguous(), values.contiguous()
-        total = torch.empty_like(values[0])
         ctx.save_for_backward(weights, values)
-        _call("weigh", _shape(weights, values), weights, values, total)
-        return total
+        return _weighed(weights, values)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor]:
         weights, values = ctx.saved_tensors
-        needs = ctx.needs_input_grad  # the weights of hard haltings need none
-        d_weights, d_values = torch.empty_like(weights) if needs[0] else None, torch.empty_like(values)
-        _call("weigh_back", _shape(weights, values), weights, values, grad.contiguous(), d_weights, d_values)
-        return d_weights, d_values
+        return _weigh_back(weights, values, grad, None, ctx.needs_input_grad[0])
+
+
+def _weighed(weights: Tensor, values: Tensor) -> Tensor:
+    total = torch.empty_like(values[0])
+    _call("weigh", _shape(weights, values), weights, values, total)
+    return total
+
+
+def _weigh_back(
+    weights: Tensor, values: Tensor, grad: Tensor, others: Tensor | None, soft: bool
+) -> tuple[Tensor | None, Tensor]:
+    """The gradients of the weights, with what they have from elsewhere, and of the values; hard haltings' weights need none."""
+    d_weights, d_values = torch.empty_like(weights) if soft else None, torch.empty_like(values)
+    arrays = grad.contiguous(), None if others is None else others.contiguous(), d_weights, d_values
+    _call("weigh_back", _shape(weights, values), weights, values, *arrays)
+    return d_weights, d_values
 
 
 def _shape(weights: Tensor, values: Tensor) -> tuple[int, int, int]:

@@ -49,7 +49,7 @@ def replay(
     if limits is not None:
         dones = dones | (torch.arange(1, steps_all + 1, device=dones.device).view(-1, 1, 1) >= limits)
     ledger = Ledger(Units(dones.shape[1:]), steps_all, like=seen.start)
-    weights = ledger.settle(None if shares is None else shares[:, None].expand(dones.shape), dones)
+    weights, _ = ledger.settle(None if shares is None else shares[:, None].expand(dones.shape), dones)
     if halting.hard:
         return seen.answers[ledger.steps - 1, torch.arange(examples, device=dones.device)], ledger.steps
     # a linear head may weigh its answers as well as the states, which are many more numbers

@@ -44,10 +44,11 @@ def unroll(
         reads = step.read(states)
         answered = answers(head, reads, first, units.mask) if every_step or halting.reads_output else None
         shares, dones, memory = halting.scan(first, reads, answered, memory)
-        weights.append(ledger.settle(shares, dones, memory.get("left")))
-        total = weigh(weights[-1], states, step.once_differentiable)
+        new, total = ledger.settle(shares, dones, memory.get("left"), states)
+        weights.append(new)
         weighed = total if weighed is None else tree_map(torch.add, weighed, total)
-        state = tree_map(lambda s: s[-1], states)
+        if ledger.n < max_steps:
+            state = tree_map(lambda s: s[-1], states)
         if answered is not None:
             outputs.append(answered)
     all_weights = _rows(weights, ledger)

@@ -94,10 +94,14 @@ static float dot(int64_t size, const float *a, const float *b) {
 
 /* Adds what a halting unit says of these states to the sums of its rows; whether all are past the level. */
 static int past(int64_t rows, int64_t size, const float *states, const unit *halt, double *sums) {
+    enum { SOME = 64 }; /* rows, whose sigmoids the compiler computes side by side */
     int all = 1;
-    for (int64_t i = 0; i < rows; i++) {
-        sums[i] += sigmoid(*halt->bias + dot(size, states + i * size, halt->weight));
-        all &= sums[i] >= halt->level;
+    for (int64_t first = 0; first < rows; first += SOME) {
+        float halts[SOME] = {0};
+        int64_t count = smaller(SOME, rows - first);
+        for (int64_t i = 0; i < count; i++) halts[i] = *halt->bias + dot(size, states + (first + i) * size, halt->weight);
+        for (int64_t i = 0; i < SOME; i++) halts[i] = sigmoid(halts[i]);
+        for (int64_t i = 0; i < count; i++) all &= (sums[first + i] += halts[i]) >= halt->level;
     }
     return all;
 }

@@ -52,4 +52,4 @@ class GRUStep(Step):
             arguments = inputs, state.flatten(0, -2), cell.weight_hh, cell.bias_hh, steps
             function = NativeUnroll if fits(state) else Unroll
             states = function.apply(*arguments, look, until)
-        return states.unflatten(1, shape)
+        return states if len(shape) == 1 else states.unflatten(1, shape)
