@@ -118,7 +118,7 @@ class PonderNet(Halting):
             units, given = list(solution.weights.shape[1:]), list(losses.shape[1:])
             raise ValueError(f"PonderNet weighs the loss of every unit: its units are {units}, but the target gives losses "
                              f'for {given}. Use unit="example" for a label per example.')  # fmt: skip
-        return (solution.weights * losses).sum(0).mean() + self.beta * self.kl_loss(solution)
+        return (solution.weights * losses).sum() / losses[0].numel() + self.beta * self.kl_loss(solution)
 
     def terms(self, solution: Solution) -> dict[str, Tensor]:
         return {"kl": self.kl_loss(solution)}
