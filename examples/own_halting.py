@@ -4,7 +4,8 @@ import torch
 from torch import Tensor, nn
 
 import ponderosa as po
-from ponderosa.halting.base import Criterion, Memory, Verdict, answer_loss
+from ponderosa.halting.base import Memory, Verdict
+from ponderosa.halting.losses import Criterion, answer_loss
 
 
 class StopWhenStill(po.Halting):
