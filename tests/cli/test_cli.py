@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from ponderosa.reproduce.recipe import read_recipe
 from tests.training.conftest import SMALL, command, environment, train
 
 ROOT = Path(__file__).parents[2]
