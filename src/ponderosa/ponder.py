@@ -159,7 +159,7 @@ class Ponder(nn.Module):
         read = self.step.read(state)
         batch = read.shape[0] if read.ndim else 0
         for what, tree in (("input", x), ("state", state), ("mask", mask), ("key", key), ("depth", depth)):
-            for leaf in leaves(tree):
+            for leaf in () if tree is None else leaves(tree):
                 if leaf.shape[:1] != (batch,) or read.ndim < 1:
                     raise ValueError(f"the {what} is {list(leaf.shape)}, but the state read is {list(read.shape)}: "
                                      "the first axis of all must be the batch")  # fmt: skip

@@ -78,7 +78,7 @@ class ACT(Halting):
 
     def scan(self, first: int, states: Tensor, outputs: Tensor | None, memory: Memory) -> Verdict:
         shares = self.halt(states, memory, lead=2)
-        totals = memory["sum"] + shares.cumsum(0)
+        totals = memory["sum"] + shares.detach().cumsum(0)  # only compared
         return shares, totals >= 1 - self.eps, {**memory, "sum": totals[-1]}
 
     def knob(self, limit: int) -> Knob:
@@ -92,7 +92,8 @@ class ACT(Halting):
 
     def ponder_cost(self, solution: Solution) -> Tensor:
         """The mean of steps + remainder over the units that are not padding."""
-        steps = solution.steps
-        units = steps.numel() if solution.mask is None else (steps > 0).sum()  # padding takes no step, and weighs nothing
-        remainder = solution.weights.gather(0, (steps - 1).clamp_min(0)[None])
-        return (steps.sum() + remainder.sum()) / units
+        steps, last = solution.steps, solution.steps - 1
+        units: int | Tensor = steps.numel()
+        if solution.mask is not None:  # padding takes no step, and weighs nothing
+            units, last = (steps > 0).sum(), last.clamp_min(0)
+        return (steps.sum() + solution.weights.gather(0, last[None]).sum()) / units

@@ -30,7 +30,7 @@ class NativeUnroll(torch.autograd.Function):
         room = state.new_empty(5 * steps, *state.shape)
         states = room[4 * steps :]  # before them stand the gates and the candidates
         ends = state.new_empty(len(state) + 2, dtype=torch.long)
-        halt = (None, None, None) if until is None else tuple(given.detach().contiguous() for given in until)
+        halt = (None, None, None) if until is None else tuple(given.contiguous() for given in until)
 
         def take(first: int, end: int) -> None:
             _operator("gru_forward")(first, end, inputs, state, transposed, bias, *halt, room, ends)
