@@ -36,7 +36,6 @@ LABML, PEER_ACT = "labml-nn", "pytorch-adaptive-computation-time"
 PEERS = {PONDERNET: LABML, ACT_FEW: PEER_ACT, ACT_ALL: PEER_ACT}
 MODULES = {LABML: "labml_nn.adaptive_computation.ponder_net", PEER_ACT: "pytorch_adaptive_computation_time"}
 EAGER, COMPILED = "ponderosa eager", "ponderosa compiled"
-NOTES = {(ACT_FEW, COMPILED): f"a compiled graph has no early end: it takes all {STEPS} steps"}
 
 
 def bench_train(*, rounds: int = 30, compile: bool = True, progress: bool = True) -> dict[str, Any]:
@@ -80,7 +79,6 @@ def _race(task: str, names: list[str], rounds: int, after_round: Callable[[], ob
         {
             "task": task, "who": name, "ms": round(1000 * s, 3), "examples_per_second": round(BATCH / s),
             "speedup": None if peer is None else round(peer / s, 2), **starts[name], "memory_mb": memory[name],
-            "note": NOTES.get((task, name)),
         }
         for name, s in seconds.items()
     ]  # fmt: skip
