@@ -9,6 +9,7 @@ import os
 import subprocess
 import sys
 import tempfile
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 
@@ -33,6 +34,20 @@ def compiled(source: Path) -> ctypes.CDLL | None:
             return ctypes.CDLL(str(target))
         except (OSError, subprocess.SubprocessError):
             return None
+
+
+def declared(source: Path, arguments: Mapping[str, Sequence[type]]) -> ctypes.CDLL | None:
+    """A C file, compiled, that says which types its functions take (none gives anything back)."""
+    found = compiled(source)
+    for name, types in arguments.items() if found is not None else ():
+        function = getattr(found, name)
+        function.argtypes, function.restype = types, None
+    return found
+
+
+def call(library: ctypes.CDLL | None, function: str, numbers: Sequence[float], *arrays: Tensor | None) -> None:
+    """A function of a library; all arrays are contiguous, and None is no array."""
+    getattr(library, function)(*numbers, *[None if array is None else array.data_ptr() for array in arrays])
 
 
 def threads(state: Tensor) -> int:

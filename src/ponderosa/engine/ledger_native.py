@@ -11,8 +11,8 @@ from torch.autograd.function import once_differentiable
 
 from ponderosa import native
 
-ARGUMENTS = {"settle": (3, 10), "settle_back": (3, 10), "weigh": (3, 3), "weigh_back": (3, 6)}
-"""How many numbers and how many arrays the functions of ledger.c take."""
+ARRAYS = {"settle": 10, "settle_back": 10, "weigh": 3, "weigh_back": 6}
+"""How many the functions of ledger.c take, after three numbers."""
 
 
 class Settle(torch.autograd.Function):
@@ -100,14 +100,10 @@ def fits(*numbers: Tensor) -> bool:
 @lru_cache(maxsize=1)
 def library() -> ctypes.CDLL | None:
     """ledger.c, compiled; None where that is not possible or not wanted."""
-    found = native.compiled(Path(__file__).with_name("ledger.c"))
-    if found is not None:
-        for name, (numbers, arrays) in ARGUMENTS.items():
-            function = getattr(found, name)
-            function.argtypes, function.restype = [*[ctypes.c_int64] * numbers, *[ctypes.c_void_p] * arrays], None
-    return found
+    numbers, array = [ctypes.c_int64] * 3, ctypes.c_void_p
+    arguments = {name: [*numbers, *[array] * count] for name, count in ARRAYS.items()}
+    return native.declared(Path(__file__).with_name("ledger.c"), arguments)
 
 
-def _call(function: str, numbers: tuple[int, ...], *arrays: Tensor | None) -> None:
-    """A function of the library; all arrays are contiguous, and None is no array."""
-    getattr(library(), function)(*numbers, *[None if array is None else array.data_ptr() for array in arrays])
+def _call(function: str, numbers: tuple[int, int, int], *arrays: Tensor | None) -> None:
+    native.call(library(), function, numbers, *arrays)

@@ -104,7 +104,7 @@ def factors(seen: Mapping[str, Runs], near: range, far: range) -> str:
         within &= ours.mean >= full.mean - max(ours.deviation, full.deviation)
         said.append(f"{written(ours)} against {written(full)} on {hops[0]} to {hops[-1]} hops")
     share = parts[0]["parameters"] / whole[0]["parameters"]
-    word = "no worse than one standard deviation" if within else "worse by more than one standard deviation"
+    word = "within one standard deviation of it, or better" if within else "worse by more than one standard deviation"
     return f"Hyper-UT in factors has {100 * share:.0f} % of Hyper-UT's parameters and is {word}: {', '.join(said)}."
 
 

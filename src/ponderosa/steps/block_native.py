@@ -125,13 +125,8 @@ def _plain(layer: Block) -> bool:
 @lru_cache(maxsize=1)
 def library() -> Any:
     """block.c, compiled; None where that is not possible or not wanted."""
-    found = native.compiled(Path(__file__).with_name("block.c"))
-    if found is not None:
-        array = ctypes.c_void_p
-        for name, arrays in (("sizes", 1), ("forward", 5), ("backward", 7)):
-            function = getattr(found, name)
-            function.argtypes, function.restype = [Shape, *[array] * arrays], None
-    return found
+    arguments = {name: [Shape, *[ctypes.c_void_p] * arrays] for name, arrays in (("sizes", 1), ("forward", 5), ("backward", 7))}
+    return native.declared(Path(__file__).with_name("block.c"), arguments)
 
 
 def _call(function: str, ctx: Any, *arrays: Any) -> None:

@@ -67,13 +67,12 @@ _available._dynamo_marked_constant = True  # type: ignore[attr-defined]  # the c
 @lru_cache(maxsize=1)
 def library() -> ctypes.CDLL | None:
     """gru.c, compiled; None where that is not possible or not wanted."""
-    found = native.compiled(Path(__file__).with_name("gru.c"))
-    if found is None:
-        return None
     number, array = ctypes.c_int64, ctypes.c_void_p
-    found.forward.argtypes, found.forward.restype = [*[number] * 6, ctypes.c_double, *[array] * 10], None
-    found.backward.argtypes, found.backward.restype = [*[number] * 4, *[array] * 12], None
-    return found
+    arguments: dict[str, list[type]] = {
+        "forward": [*[number] * 6, ctypes.c_double, *[array] * 10],
+        "backward": [*[number] * 4, *[array] * 12],
+    }
+    return native.declared(Path(__file__).with_name("gru.c"), arguments)
 
 
 def _forward(
@@ -83,7 +82,7 @@ def _forward(
     work = torch.empty_like(inputs), torch.zeros(len(state), dtype=torch.float64)
     # a little more than the level: torch decides who has halted, and its rounding may differ
     numbers = native.threads(state), *state.shape, len(room) // 5, first, end, 0.0 if level is None else float(level) + MARGIN
-    _call("forward", numbers, inputs, state, transposed, bias, halt_weight, halt_bias, room, *work, ends)
+    native.call(library(), "forward", numbers, inputs, state, transposed, bias, halt_weight, halt_bias, room, *work, ends)
 
 
 def _backward(
@@ -93,17 +92,12 @@ def _backward(
     others = (int(ends[-2]) - 1) * (weight.numel() + len(weight))  # of all threads but the first
     work = torch.empty_like(d_inputs), torch.empty_like(state), weight.new_empty(others)
     numbers = *state.shape, len(room) // 5, state_too
-    _call("backward", numbers, ends, state, weight, room, grad, d_inputs, d_state, d_weight, d_bias, *work)
+    native.call(library(), "backward", numbers, ends, state, weight, room, grad, d_inputs, d_state, d_weight, d_bias, *work)
 
 
 def _operator(name: str) -> Any:
     """For a compiled graph the operator; otherwise the function behind it, without torch's detour."""
     return getattr(torch.ops.ponderosa, name) if torch.compiler.is_compiling() else _functions[name]
-
-
-def _call(function: str, numbers: tuple[float, ...], *arrays: Tensor | None) -> None:
-    """A function of the library; all arrays are contiguous."""
-    getattr(library(), function)(*numbers, *[None if array is None else array.data_ptr() for array in arrays])
 
 
 _operators = torch.library.Library("ponderosa", "DEF")  # as operators, the two can stand in a compiled graph
