@@ -90,6 +90,19 @@ def finding(claim: str, ours: Iterable[float], theirs: Iterable[float] | float, 
     return f"{claim}: {holds} ({written(a, digits)} against {written(b, digits)}{alone})."
 
 
+def unlearned(task: str, seen: Mapping[str, Runs], guess: Mapping[str, Any], near: range) -> str:
+    """The models that no better than guess what they were trained on: what they do beyond it says nothing about depth."""
+    models = [
+        name for name, runs in seen.items() if statistics.fmean(average(run, near) for run in runs) <= average(guess, near)
+    ]
+    if not models:
+        return ""
+    return (
+        f"On {task}, {', '.join(models)} did not learn even the {near[0]} to {near[-1]} hops of training, so what is said of them "
+        "here is about training, not about depth or sharing."
+    )
+
+
 def probe(job: Job, recipe: Mapping[str, Any]) -> dict[str, Any]:
     """What a trained run does with other limits and with depths dealt at random; kept in its folder."""
     examples = min(recipe["probe_examples"], job.examples)

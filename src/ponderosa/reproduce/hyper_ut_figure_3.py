@@ -6,7 +6,18 @@ from pathlib import Path
 from typing import Any
 
 from ponderosa.reproduce import hyper_ut
-from ponderosa.reproduce.hyper_ut import Runs, average, build_task, finding, guessing, of_task, over_seeds, probe, written
+from ponderosa.reproduce.hyper_ut import (
+    Runs,
+    average,
+    build_task,
+    finding,
+    guessing,
+    of_task,
+    over_seeds,
+    probe,
+    unlearned,
+    written,
+)
 from ponderosa.reproduce.recipe import Outcome, results
 from ponderosa.training.jobs import Job
 
@@ -87,7 +98,7 @@ def reading(task: str, seen: Mapping[str, Runs], guess: Mapping[str, Any], near:
         finding("width adds accuracy (UT Wide against UT)", beyond("UT Wide"), beyond("UT")),
         finding("ACT takes fewer steps (T32 PS against UT)", steps("T32 PS"), steps("UT"), 1),
         *(finding(f"modularity takes fewer steps (UT against {model})", steps("UT"), steps(model), 1) for model in MODULAR),
-        factors(seen, near, far), *allocation(seen, far), best(task, seen, far),
+        unlearned(task, seen, guess, near), factors(seen, near, far), *allocation(seen, far), best(task, seen, far),
     ]  # fmt: skip
     return "\n".join([about, *(f"- {part}" for part in parts if part)])
 

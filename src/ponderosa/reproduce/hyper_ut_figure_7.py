@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from ponderosa.reproduce import hyper_ut
-from ponderosa.reproduce.hyper_ut import average, build_task, finding, guessing, of_task, over_seeds, written
+from ponderosa.reproduce.hyper_ut import average, build_task, finding, guessing, of_task, over_seeds, unlearned, written
 from ponderosa.reproduce.recipe import Outcome, results
 from ponderosa.training.jobs import Job
 
@@ -41,6 +41,7 @@ def outcome(recipe: Mapping[str, Any], groups: Mapping[str, list[Job]]) -> Outco
                     beyond.get(deep, []), beyond.get(shallow, []))
             for shallow, deep in pairwise(DEPTHS)
         ]  # fmt: skip
+        text += filter(None, [unlearned(name, seen, guess, near)])
         figures[name] = by_hops(seen, guess, near)
     columns = {"task": "task", "model": "model", "layers": "layers", "seeds": "seeds"} | {str(h): f"{h} hops" for h in hops}
     return Outcome(rows, columns, " ".join(text), figures)
