@@ -98,8 +98,8 @@ def unlearned(task: str, seen: Mapping[str, Runs], guess: Mapping[str, Any], nea
     if not models:
         return ""
     return (
-        f"On {task}, {', '.join(models)} did not learn even the {near[0]} to {near[-1]} hops of training, so what is said of them "
-        "here is about training, not about depth or sharing."
+        f"On {task}, {', '.join(models)} did not learn even the {near[0]} to {near[-1]} hops of training, so what is said "
+        "of them here is about training, not about depth or sharing."
     )
 
 
