@@ -55,7 +55,7 @@ class Paced(PlannedDepth):
             raise ValueError(
                 f"{type(other).__name__} decides by what it learned at its own width: leave --size out, or give a run of LAC"
             )
-        self.other = other
+        self.other, self.on_host = other, other.on_host
 
     def begin(self, state: Tensor, units: Units) -> Memory:
         return {**super().begin(state, units), "other": self.other.begin(state, units)}

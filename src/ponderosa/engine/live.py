@@ -35,10 +35,12 @@ class Live:
     def begin(self, rows: Array, x: Tree, state: Tree, units: Units) -> Live:
         """Before the first step of the examples that `rows` name."""
         read, count = self.step.read(state), len(rows)
+        memory = self.halting.begin(read, units)
         self.carried = {
             "rows": rows, "taken": np.zeros(count, np.int64),
             "alive": np.ones(units.shape, bool) if units.real is None else host(units.real),
-            "context": self.step.prepare(x, units.mask), "state": state, "memory": self.halting.begin(read, units),
+            "context": self.step.prepare(x, units.mask), "state": state,
+            "memory": tree_map(host, memory) if self.halting.on_host else memory,
             "mask": None if self.per_token else real_tokens(self.step, read, units.mask),
             "head_mask": units.mask if self.halting.reads_output else None,
         }  # fmt: skip
@@ -91,7 +93,8 @@ class Live:
             return None
         read = self.step.read(state)
         output = answer(self.head, read, number, carried["head_mask"]) if self.halting.reads_output else None
-        of_units = number[:, None] if self.per_token and isinstance(number, Tensor) else number
+        of_units = taken if self.halting.on_host else number
+        of_units = of_units if n else self._per_unit(of_units)
         share, done, memory = self.halting.update(of_units, read, output, carried["memory"])
         carried["state"], carried["memory"], carried["taken"] = state, memory, taken  # only now: an error leaves all as it was
         ending = self._ending(host(done))
@@ -114,7 +117,7 @@ class Live:
             return alive if taken >= self.max_steps else done & alive
         return (done | self._per_unit(taken >= self.max_steps)) & alive
 
-    def _per_unit(self, of_examples: Array) -> Array:
+    def _per_unit(self, of_examples: Any) -> Any:
         return of_examples[:, None] if self.per_token else of_examples
 
     def _end_examples(self, ending: Array) -> Array | None:

@@ -68,6 +68,10 @@ class Halting(nn.Module, ABC):
     """Whether halted tokens keep their state in training, too, where every step is trained."""
     adaptive: bool = True
     """Whether the number of steps may differ from the limit: a run in which it never does has collapsed."""
+    on_host: bool = False
+    """Whether `update` also takes its memory, and steps that differ between units, as arrays on the host, and then says
+    who is done as one: so an engine that drops units keeps them, since between large matrix products small torch
+    operations are dear."""
 
     @property
     def hard(self) -> bool:

@@ -1,7 +1,8 @@
 """LAC: halting on the change of the L2 norm (Shemiranifar and Dehghani, 2023)."""
 
-from typing import Literal
+from typing import Any, Literal
 
+import numpy as np
 import torch
 import torch.distributed as dist
 from torch import Tensor
@@ -9,6 +10,7 @@ from torch import Tensor
 from ponderosa.halting.base import Halting, Memory, Unit, Units, Verdict, check_choice
 from ponderosa.halting.knob import Knob
 from ponderosa.halting.losses import Criterion, answer_loss
+from ponderosa.host import host
 from ponderosa.solution import Solution
 from ponderosa.tree import over_units
 
@@ -45,15 +47,16 @@ def _history(norm: Tensor, rule: Rule) -> Memory:
     return {"high": torch.full_like(norm, -torch.inf), "low": torch.full_like(norm, torch.inf)}
 
 
-def _decide(norm: Tensor, memory: Memory, alpha: float, rule: Rule) -> tuple[Tensor, Memory]:
-    """Whether to halt now that the norm is `norm`, and the history with the change that was compared."""
+def _decide(norm: Any, memory: Memory, alpha: float, rule: Rule) -> tuple[Any, Memory]:
+    """Whether to halt now that the norm is `norm`, and the history with the change that was compared: tensors or arrays."""
+    of: Any = torch if isinstance(norm, Tensor) else np
     change = norm - memory["norm"]
     compared = memory["change"] if rule == "reference" else change  # the released code lags one layer
     threshold = alpha * (memory["high"] - memory["low"])  # -inf while there is no history
-    done = (compared.abs() if rule == "reference" else compared) < threshold
+    done = (abs(compared) if rule == "reference" else compared) < threshold
     memory = {
         **memory, "norm": norm,
-        "high": torch.maximum(memory["high"], compared), "low": torch.minimum(memory["low"], compared),
+        "high": of.maximum(memory["high"], compared), "low": of.minimum(memory["low"], compared),
     }  # fmt: skip
     return done, {**memory, "change": change} if rule == "reference" else memory
 
@@ -70,6 +73,7 @@ class LAC(Halting):
     """
 
     hard = True
+    on_host = True
 
     def __init__(
         self, *, alpha: float = 1.0, unit: Unit = "example", rule: Rule = "paper", min_steps: int = 1, across_ranks: bool = True
@@ -86,16 +90,16 @@ class LAC(Halting):
         norm = self.norm(state, mask)
         return {"norm": norm, **_history(norm, self.rule), **mask}
 
-    @torch.no_grad()
     def norm(self, state: Tensor, memory: Memory) -> Tensor:
-        """|h| of each unit; at batch level the same number for every example."""
+        """|h| of each unit, without a gradient; at batch level the same number for every example."""
+        state = state.detach()
         if self.unit == "token":
-            return torch.linalg.vector_norm(state, dim=-1)
+            return _l2(state, -1)
         mask = memory.get("mask")
         if mask is not None and state.ndim > 2 and state.shape[:2] == mask.shape:
-            state = torch.linalg.vector_norm(state, dim=-1)
-            state = torch.where(over_units(mask, state), state, 0.0)
-        norm = torch.linalg.vector_norm(state.flatten(1), dim=1)
+            state = _l2(state, -1)
+            state = torch.where(over_units(torch.as_tensor(mask, device=state.device), state), state, 0.0)
+        norm = _l2(state, *range(1, state.ndim)) if state.ndim > 1 else state.abs()
         if self.unit == "example":
             return norm
         total = norm.square().sum()
@@ -103,15 +107,19 @@ class LAC(Halting):
             dist.all_reduce(total)
         return total.sqrt().expand(len(norm))
 
-    @torch.no_grad()
     def update(self, n: int | Tensor, state: Tensor, output: Tensor | None, memory: Memory) -> Verdict:
-        done, memory = _decide(self.norm(state, memory), memory, self.alpha, self.rule)
-        if isinstance(n, Tensor) or n < self.min_steps:
-            done = done & torch.as_tensor(n >= self.min_steps, device=done.device)
-        return None, done, memory
+        norm = self.norm(state, memory)
+        known = norm if isinstance(memory["norm"], Tensor) else host(norm)
+        done, memory = _decide(known, memory, self.alpha, self.rule)
+        return None, done if self.min_steps == 1 else done & (n >= self.min_steps), memory
 
     def knob(self, limit: int) -> Knob:
         return Knob(self, "alpha", 0.05, 1.0)
 
     def loss(self, solution: Solution, target: Tensor, criterion: Criterion) -> Tensor:
         return answer_loss(solution, target, criterion)
+
+
+def _l2(values: Tensor, *axes: int) -> Tensor:
+    """The norm over these axes: of lower precision in 32 bits, since in 8 of them small changes would not be seen."""
+    return torch.linalg.vector_norm(values, dim=axes, dtype=torch.float32 if values.element_size() < 4 else None)

@@ -27,6 +27,7 @@ class PlannedDepth(Halting):
     """
 
     hard = True
+    on_host = True
 
     def __init__(self, plan: int | Callable[[Tree], Tensor] | None = None, *, unit: Unit | None = None, shift: int = 0):
         super().__init__()
