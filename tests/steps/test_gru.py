@@ -14,7 +14,6 @@ from ponderosa import native as native_code
 from ponderosa.steps import gru_native
 from ponderosa.steps.gru_native import NativeUnroll
 from ponderosa.steps.gru_unroll import Unroll
-from ponderosa.until import Until
 from tests.compiler import native
 
 BATCH, INPUT, HIDDEN, STEPS = 3, 2, 4, 5
@@ -93,7 +92,8 @@ def in_float32(batch: int, hidden: int) -> list[Tensor]:
 
 
 def all_numbers(function: type[torch.autograd.Function], inputs: list[Tensor], output: str = "as they are") -> list[Tensor]:
-    outputs = OUTPUTS[output](function.apply(*inputs, STEPS))
+    states = function.apply(*inputs, STEPS)
+    outputs = OUTPUTS[output](states if function is Unroll else states[0])
     return [outputs, *torch.autograd.grad(outputs.square().sum(), inputs)]
 
 
@@ -116,6 +116,35 @@ def test_gradients_from_c(output: str) -> None:
     torch.testing.assert_close(all_numbers(NativeUnroll, inputs, output), all_numbers(Unroll, inputs, output))
 
 
+READ: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
+    "both": lambda states, logits: states.square().sum() + logits.sin().sum(),
+    "states": lambda states, logits: states.square().sum(),
+    "logits": lambda states, logits: logits.sin().sum(),
+    "one logit": lambda states, logits: logits[1, 0].sin(),
+}
+
+
+@native
+@pytest.mark.parametrize("read", READ)
+@pytest.mark.parametrize(("batch", "hidden", "threads"), [(1, 1, 1), (3, 5, 3), (200, 64, 1), (200, 70, 3)])
+def test_c_reads_the_states_with_a_gate(
+    batch: int, hidden: int, threads: int, read: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The logits and all gradients, the gate's own included, are those of a linear layer on the states."""
+    monkeypatch.setattr(native_code, "threads", lambda state: threads)
+    gate = (torch.randn(1, hidden) / hidden**0.5).requires_grad_(), torch.randn(1).requires_grad_()
+    inputs = in_float32(batch, hidden)
+
+    def numbers(states: Tensor, logits: Tensor) -> list[Tensor]:
+        found = torch.autograd.grad(READ[read](states, logits), [*inputs, *gate], allow_unused=True)
+        return [states, logits, *(torch.zeros(()) if each is None else each for each in found)]
+
+    expected = Unroll.apply(*inputs, STEPS)
+    expected = numbers(expected, torch.nn.functional.linear(expected, *gate).squeeze(-1))
+    found = numbers(*NativeUnroll.apply(*inputs, STEPS, None, *gate))
+    torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
+
+
 @native
 def test_c_is_as_exact_as_torch_and_lets_nan_through() -> None:
     """From a state of zero and without weights, one step is c - z c: with z = 1/2 half of tanh, with c = 1 sigmoid(-x)."""
@@ -123,7 +152,7 @@ def test_c_is_as_exact_as_torch_and_lets_nan_through() -> None:
     zero, large = torch.zeros_like(x), torch.full_like(x, 1000.0)
 
     def after(z: Tensor, n: Tensor) -> Tensor:
-        return NativeUnroll.apply(torch.cat([zero, z, n], 1), zero, torch.zeros(3, 1), torch.zeros(3), 1)[0]
+        return NativeUnroll.apply(torch.cat([zero, z, n], 1), zero, torch.zeros(3, 1), torch.zeros(3), 1)[0][0]
 
     torch.testing.assert_close(2 * after(zero, x), x.tanh(), rtol=0, atol=3e-7, equal_nan=True)
     torch.testing.assert_close(after(x, large), (-x).sigmoid(), rtol=0, atol=1e-7, equal_nan=True)
@@ -172,7 +201,7 @@ def test_c_stops_when_everyone_is_past_the_level(threads: int, monkeypatch: pyte
     sums = (states @ weight[0] - 1).sigmoid().cumsum(0)
     level = sums[:, 0].max().item() * 0.6
     monkeypatch.setattr(gru_native, "MARGIN", 0.0)
-    found = NativeUnroll.apply(*inputs, STEPS, None, Until(weight, torch.tensor([-1.0]), torch.tensor(level)))
+    found, logits = NativeUnroll.apply(*inputs, STEPS, None, weight, torch.tensor([-1.0]), torch.tensor(level))
     groups = [range(6 * t // threads, 6 * (t + 1) // threads) for t in range(threads)]
     ends = [min(int((sums[:, list(rows)] < level).sum(0).max()) + 1, STEPS) for rows in groups]
     assert len(found) == max(ends)
@@ -180,16 +209,21 @@ def test_c_stops_when_everyone_is_past_the_level(threads: int, monkeypatch: pyte
     for rows, end in zip(groups, ends, strict=True):
         expected[:end, list(rows)] = states[:end, list(rows)]
     torch.testing.assert_close(found, expected[: max(ends)], rtol=1e-5, atol=1e-5)
+    read = torch.where(found.any(-1), found @ weight[0] - 1, 0.0)
+    torch.testing.assert_close(logits, read, rtol=1e-5, atol=1e-5)
     gradients = torch.autograd.grad(found.square().sum(), inputs)
     torch.testing.assert_close(gradients, torch.autograd.grad(expected.square().sum(), inputs), rtol=1e-4, atol=1e-5)
 
 
+HALTINGS = {**{f"ACT {bias}": lambda bias=bias: po.ACT(bias=bias) for bias in (-6.0, -1.0, 3.0)}, "PonderNet": po.PonderNet}
+
+
 @native
-@pytest.mark.parametrize("bias", [-6.0, -1.0, 3.0])
-def test_act_with_c_is_act(bias: float, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("halting", HALTINGS)
+def test_a_mechanism_with_c_is_itself(halting: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The same steps, weights and gradients as without C, from the first step to the limit."""
     torch.manual_seed(0)
-    net = po.Ponder(po.GRUStep(INPUT, 16), po.ACT(bias=bias), head=torch.nn.Linear(16, 1), max_steps=9)
+    net = po.Ponder(po.GRUStep(INPUT, 16), HALTINGS[halting](), head=torch.nn.Linear(16, 1), max_steps=9)
     x, y = torch.randn(30, INPUT), torch.randn(30, 1)
 
     def all_numbers() -> list[Tensor]:
@@ -203,14 +237,14 @@ def test_act_with_c_is_act(bias: float, monkeypatch: pytest.MonkeyPatch) -> None
     torch.testing.assert_close(found, all_numbers(), rtol=1e-4, atol=1e-6)
 
 
-def test_only_acts_own_unit_is_followed_in_c() -> None:
+def test_only_a_mechanisms_own_unit_is_read_in_c() -> None:
     """A gate of another kind, or a subclass that decides otherwise, is asked step by step."""
 
     class Twice(po.ACT):
-        def halt(self, state: Tensor, memory: dict, lead: int = 1) -> Tensor:
-            return super().halt(state, memory, lead) / 2
+        def logits(self, state: Tensor, memory: dict, lead: int = 1) -> Tensor:
+            return super().logits(state, memory, lead) / 2
 
-    assert po.ACT(size=4).until() is not None and Twice(size=4).until() is None
+    assert po.ACT(size=4).linear_gate() is not None and Twice(size=4).linear_gate() is None
     other = po.ACT(size=4)
     other.gate = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Tanh(), torch.nn.Linear(4, 1))
     net = po.Ponder(po.GRUStep(INPUT, 4), other, max_steps=5)
@@ -222,7 +256,9 @@ def test_an_unroll_that_knows_nothing_of_stopping() -> None:
         def unroll(self, context: Tensor, state: Tensor, first: int, steps: int) -> Tensor:  # type: ignore[override]
             return super().unroll(context, state, first, steps)
 
-    assert po.Ponder(Plain(INPUT, 4), po.PonderNet(), max_steps=5)(torch.ones(BATCH, INPUT)).weights.shape == (5, BATCH)
+    for halting in (po.PonderNet(), po.ACT(), po.LAC()):
+        net = po.Ponder(Plain(INPUT, 4), halting, max_steps=5)
+        assert net(torch.ones(BATCH, INPUT)).weights.shape == (5, BATCH)
 
 
 def test_an_empty_batch_under_act() -> None:

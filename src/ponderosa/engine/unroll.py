@@ -1,7 +1,9 @@
 """The masked unroll, for training: every unit goes along until all have halted, and autograd sees it all."""
 
+import inspect
 import math
 from collections.abc import Callable
+from functools import lru_cache
 
 import torch
 from torch import Tensor, nn
@@ -9,13 +11,13 @@ from torch import Tensor, nn
 from ponderosa.engine.head import answers, last_answer
 from ponderosa.engine.ledger import Ledger, frozen, weigh
 from ponderosa.engine.packing import advance
+from ponderosa.gate import Gate
 from ponderosa.halting.base import Halting, Memory, Units
 from ponderosa.solution import Solution
 from ponderosa.steps.base import Step
 from ponderosa.steps.tokens import Tokens
 from ponderosa.steps.transformer import TokenStep
 from ponderosa.tree import Tree, tree_map
-from ponderosa.until import Until
 
 
 def unroll(
@@ -28,22 +30,25 @@ def unroll(
     weights, outputs, weighed = [], [], None
     whole = every_step or not halting.adaptive or torch.compiler.is_compiling()  # no end before the limit, or none to be seen
     packs = every_step and _packs(step, halting, units)
-    until = halting.until() if step.once_differentiable and _plain(step.read(state)) else None
+    gate = halting.linear_gate() if step.once_differentiable and _plain(step.read(state)) else None
     while ledger.n == 0 or (ledger.n < max_steps and (whole or ledger.alive.any())):
-        first = ledger.n + 1
+        first, logits = ledger.n + 1, None
         if packs:
             active = Tokens(ledger.alive if halting.freezes or units.mask is None else units.mask)
             states = tree_map(lambda s: s[None], advance(step, context, state, first, active))
         elif whole and (halting.unit != "token" or (every_step and not halting.freezes)):
-            states = take_steps(step, context, state, first, max_steps, until=until)
+            states, logits = take_steps(step, context, state, first, max_steps, gate=gate)
         elif hasattr(step, "unroll") and halting.unit != "token":
             stop = _Look(step, halting, head, memory, ledger, units.mask)
-            states = take_steps(step, context, state, first, max_steps - ledger.n, stop, until)
+            states, logits = take_steps(step, context, state, first, max_steps - ledger.n, stop, gate)
         else:
             states = frozen(ledger.alive, _step(step, context, state, first, ledger.alive), state)
         reads = step.read(states)
         answered = answers(head, reads, first, units.mask) if every_step or halting.reads_output else None
-        shares, dones, memory = halting.scan(first, reads, answered, memory)
+        if logits is None:
+            shares, dones, memory = halting.scan(first, reads, answered, memory)
+        else:
+            shares, dones, memory = halting.scan_logits(first, logits, memory)
         new, total = ledger.settle(shares, dones, memory.get("left"), states)
         weights.append(new)
         weighed = total if weighed is None else tree_map(torch.add, weighed, total)
@@ -93,17 +98,33 @@ class _Look:
 
 def take_steps(
     step: Step, context: Tree, state: Tree, first: int, count: int, stop: Callable[[Tree], int] | None = None,
-    until: Until | None = None,
-) -> Tree:  # fmt: skip
-    """The states of `count` steps, stacked in front of every tensor of the state; of fewer, where `stop` or `until` says so."""
+    gate: Gate | None = None,
+) -> tuple[Tree, Tensor | None]:  # fmt: skip
+    """The states of `count` steps, stacked in front of every tensor of the state; of fewer, where `stop` or `gate` says so.
+    And what the gate read of them, where the step has read them with it."""
     if hasattr(step, "unroll"):
-        told = {name: given for name, given in (("stop", stop), ("until", until)) if given is not None}
-        return step.unroll(context, state, first, count, **told)  # type: ignore[operator]
+        told = {"stop": stop, "gate": gate}
+        told = {name: told[name] for name in _understood(type(step).unroll) if told[name] is not None}  # type: ignore[attr-defined]
+        states = step.unroll(context, state, first, count, **told)  # type: ignore[operator]
+        return states if "gate" in told else (states, None)
     states = []
     for n in range(first, first + count):
         state = step.advance(context, state, n)
         states.append(state)
-    return tree_map(lambda *s: torch.stack(s), *states)
+    return tree_map(lambda *s: torch.stack(s), *states), None
+
+
+def _understood(unroll: Callable[..., Tree]) -> frozenset[str]:
+    """What a step's own unroll may be told; one of a user's may know of neither."""
+    return _parameters(unroll) & {"stop", "gate"}
+
+
+_understood._dynamo_marked_constant = True  # type: ignore[attr-defined]  # see `halting.losses`
+
+
+@lru_cache(maxsize=8)
+def _parameters(unroll: Callable[..., Tree]) -> frozenset[str]:
+    return frozenset(inspect.signature(unroll).parameters)
 
 
 def _plain(read: Tensor) -> bool:
@@ -121,7 +142,7 @@ def _step(step: Step, context: Tree, state: Tree, n: int, alive: Tensor) -> Tree
     """One step, stacked like several; a step whose tokens see each other is told which of them have not halted."""
     if isinstance(step, TokenStep):
         return tree_map(lambda s: s[None], step.advance(context, state, n, alive if alive.ndim > 1 else None))
-    return take_steps(step, context, state, n, 1)
+    return take_steps(step, context, state, n, 1)[0]
 
 
 def _weigh_answers(weights: Tensor, outputs: Tensor, in_c: bool) -> Tensor:

@@ -3,12 +3,12 @@
 import torch
 from torch import Tensor, nn
 
+from ponderosa.gate import Gate
 from ponderosa.halting.base import Halting, Memory, Unit, Units, Verdict, check_choice
-from ponderosa.halting.gate import gate, read_units
+from ponderosa.halting.gate import as_linear, gate, read_units
 from ponderosa.halting.knob import Knob
 from ponderosa.halting.losses import Criterion, answer_loss
 from ponderosa.solution import Solution
-from ponderosa.until import Until
 
 
 def act_weights(halt: Tensor, eps: float = 0.01) -> tuple[Tensor, Tensor, Tensor]:
@@ -62,22 +62,23 @@ class ACT(Halting):
     def begin(self, state: Tensor, units: Units) -> Memory:
         return {"sum": state.new_zeros(units.shape), **({} if units.mask is None else {"mask": units.mask})}
 
-    def halt(self, state: Tensor, memory: Memory, lead: int = 1) -> Tensor:
+    def logits(self, state: Tensor, memory: Memory, lead: int = 1) -> Tensor:
         assert self.gate is not None, "say how large the state is: ACT(size=...)"
-        return self.gate(read_units(state, self.unit, memory.get("mask"), lead)).squeeze(-1).sigmoid()
+        return self.gate(read_units(state, self.unit, memory.get("mask"), lead)).squeeze(-1)
 
-    def until(self) -> Until | None:
-        gate = self.gate
-        plain = type(self) is ACT and type(gate) is nn.Linear and not (gate._forward_hooks or gate._forward_pre_hooks)
-        return Until(gate.weight, gate.bias, gate.bias.new_full((), 1 - self.eps)) if plain and gate is not None else None
+    def linear_gate(self) -> Gate | None:
+        return as_linear(self.gate, 1 - self.eps) if type(self) is ACT else None  # a subclass may read otherwise
 
     def update(self, n: int | Tensor, state: Tensor, output: Tensor | None, memory: Memory) -> Verdict:
-        share = self.halt(state, memory)
+        share = self.logits(state, memory).sigmoid()
         total = memory["sum"] + share
         return share, total >= 1 - self.eps, {**memory, "sum": total}
 
     def scan(self, first: int, states: Tensor, outputs: Tensor | None, memory: Memory) -> Verdict:
-        shares = self.halt(states, memory, lead=2)
+        return self.scan_logits(first, self.logits(states, memory, lead=2), memory)
+
+    def scan_logits(self, first: int, logits: Tensor, memory: Memory) -> Verdict:
+        shares = logits.sigmoid()
         totals = memory["sum"] + shares.detach().cumsum(0)  # only compared
         return shares, totals >= 1 - self.eps, {**memory, "sum": totals[-1]}
 

@@ -9,12 +9,12 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
+from ponderosa.gate import Gate
 from ponderosa.halting.knob import Knob
 from ponderosa.halting.losses import Criterion
 from ponderosa.keys import content_key, token_keys
 from ponderosa.solution import Solution
 from ponderosa.tree import Tree
-from ponderosa.until import Until
 
 Unit = Literal["batch", "example", "token"]
 Memory = dict[str, Any]
@@ -92,8 +92,9 @@ class Halting(nn.Module, ABC):
         """
         return None
 
-    def until(self) -> Until | None:
-        """Where the sum of a learned unit over the steps ends every example: what C code can follow by itself."""
+    def linear_gate(self) -> Gate | None:
+        """The halting unit, where it is one linear layer on an example's state: a step that unrolls itself may read its states
+        with it, and `scan_logits` is told what it read."""
         return None
 
     @abstractmethod
@@ -136,6 +137,10 @@ class Halting(nn.Module, ABC):
             shares += [] if share is None else [share]
             dones.append(done)
         return torch.stack(shares) if shares else None, torch.stack(dones), memory
+
+    def scan_logits(self, first: int, logits: Tensor, memory: Memory) -> Verdict:
+        """`scan` by what the linear gate read of the states `[steps, batch]`."""
+        raise NotImplementedError(f"{type(self).__name__} has a linear_gate, so it needs a scan_logits")
 
 
 def check_choice(name: str, given: str, *choices: str, why: str = "") -> None:

@@ -2,6 +2,7 @@
 
 from torch import Tensor, nn
 
+from ponderosa.gate import Gate
 from ponderosa.halting.base import Unit
 from ponderosa.tree import token_mean
 
@@ -13,6 +14,13 @@ def gate(size: int | None, bias: float) -> nn.Linear | None:
     layer = nn.Linear(size, 1)
     nn.init.constant_(layer.bias, bias)
     return layer
+
+
+def as_linear(layer: nn.Module | None, level: float | None = None) -> Gate | None:
+    """The layer as a step may read it by itself; None where it is more than its weights say, or something else."""
+    if type(layer) is not nn.Linear or layer._forward_hooks or layer._forward_pre_hooks:
+        return None
+    return Gate(layer.weight, layer.bias, None if level is None else layer.bias.new_full((), level))
 
 
 def read_units(state: Tensor, unit: Unit, mask: Tensor | None, lead: int = 1) -> Tensor:

@@ -6,8 +6,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from ponderosa.gate import Gate
 from ponderosa.halting.base import Halting, Memory, Unit, Units, Verdict, check_choice
-from ponderosa.halting.gate import gate, read_units
+from ponderosa.halting.gate import as_linear, gate, read_units
 from ponderosa.halting.knob import Knob
 from ponderosa.halting.losses import Criterion, answer_loss, unit_losses
 from ponderosa.halting.prior import geometric_prior, kl_to_prior
@@ -84,6 +85,9 @@ class PonderNet(Halting):
         assert self.gate is not None, "say how large the state is: PonderNet(size=...)"
         return self.gate(read_units(state, self.unit, memory.get("mask"), lead)).squeeze(-1)
 
+    def linear_gate(self) -> Gate | None:
+        return as_linear(self.gate) if self.training and type(self) is PonderNet else None  # a subclass may read otherwise
+
     def update(self, n: int | Tensor, state: Tensor, output: Tensor | None, memory: Memory) -> Verdict:
         if self.training:
             shares, dones, memory = self.scan(1, state[None], None, memory)
@@ -97,7 +101,10 @@ class PonderNet(Halting):
     def scan(self, first: int, states: Tensor, outputs: Tensor | None, memory: Memory) -> Verdict:
         if not self.training:
             return super().scan(first, states, outputs, memory)
-        logits, start = self.logits(states, memory, lead=2), memory["log_survival"]
+        return self.scan_logits(first, self.logits(states, memory, lead=2), memory)
+
+    def scan_logits(self, first: int, logits: Tensor, memory: Memory) -> Verdict:
+        start = memory["log_survival"]
         log_halt = F.logsigmoid(logits)
         after = start + (log_halt - logits).cumsum(0)  # log(1 - lambda) = log lambda - logit
         before = torch.cat([start[None], after[:-1]])

@@ -15,7 +15,8 @@ def geometric_prior(lambda_p: float, steps: int) -> Tensor:
     if steps < 1:
         raise ValueError(f"steps={steps}: a prior needs at least one step")
     powers = [(1 - lambda_p) ** n for n in range(steps)]
-    return torch.tensor([power / sum(powers) for power in powers])
+    total = sum(powers)
+    return torch.tensor([power / total for power in powers])
 
 
 def kl_to_prior(weights: Tensor, prior: Tensor, reverse: bool = False) -> Tensor:

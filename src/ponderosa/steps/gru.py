@@ -6,10 +6,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from ponderosa.gate import Gate
 from ponderosa.steps.base import Step
 from ponderosa.steps.gru_native import NativeUnroll, fits
 from ponderosa.steps.gru_unroll import Stop, Unroll, gru
-from ponderosa.until import Until
 
 
 class GRUStep(Step):
@@ -37,19 +37,24 @@ class GRUStep(Step):
         return gru(context, F.linear(state, self.cell.weight_hh, self.cell.bias_hh), state)[-1]
 
     def unroll(
-        self, context: Tensor, state: Tensor, first: int, steps: int, stop: Stop | None = None, until: Until | None = None
-    ) -> Tensor:
+        self, context: Tensor, state: Tensor, first: int, steps: int, stop: Stop | None = None, gate: Gate | None = None
+    ) -> Tensor | tuple[Tensor, Tensor]:
         """The states of `steps` steps in a row `[steps, batch, ..., hidden_size]`, differentiable, faster than one by one.
 
-        Now and then `stop` is shown the new states, stacked, and says after how many steps again; 0 ends it. Where C does the
-        work, `until` ends it without a look.
+        Now and then `stop` is shown the new states, stacked, and says after how many steps again; 0 ends it. With a `gate`,
+        also what it reads of the states `[steps, batch, ...]`; where C does the work, its level ends it without a look.
         """
         shape, cell = state.shape[:-1], self.cell
         look = None if stop is None else lambda states: stop(states.unflatten(1, shape))
         inputs, device = context.flatten(0, -2).to(state.dtype), state.device.type
         # in whole precision under autocast: the kernels below want one dtype
         with torch.autocast(device, enabled=False) if torch.is_autocast_enabled(device) else nullcontext():
-            arguments = inputs, state.flatten(0, -2), cell.weight_hh, cell.bias_hh, steps
-            function = NativeUnroll if fits(state) else Unroll
-            states = function.apply(*arguments, look, until)
-        return states if len(shape) == 1 else states.unflatten(1, shape)
+            arguments = inputs, state.flatten(0, -2), cell.weight_hh, cell.bias_hh, steps, look
+            if fits(state):
+                states, logits = NativeUnroll.apply(*arguments, *(gate or (None, None, None)))
+            else:
+                states = Unroll.apply(*arguments)
+                logits = None if gate is None else F.linear(states, gate.weight, gate.bias).squeeze(-1)
+        if len(shape) > 1:
+            states, logits = (None if each is None else each.unflatten(1, shape) for each in (states, logits))
+        return states if gate is None else (states, logits)

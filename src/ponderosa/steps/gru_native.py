@@ -1,6 +1,7 @@
 """`gru_unroll` in C (see `native`): one call for many steps."""
 
 import ctypes
+import math
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -11,45 +12,53 @@ from torch.autograd.function import once_differentiable
 
 from ponderosa import native
 from ponderosa.steps.gru_unroll import Stop, taken
-from ponderosa.until import Until
 
 MARGIN = 1e-5
 
 
 class NativeUnroll(torch.autograd.Function):
-    """See `gru_unroll.Unroll`."""
+    """See `gru_unroll.Unroll`; also the logits `[steps, batch]` that a gate reads of the states, where there is one.
+
+    Its `level` then ends it, and `stop` is not asked.
+    """
 
     @staticmethod
     def forward(
         ctx: Any, inputs: Tensor, state: Tensor, weight: Tensor, bias: Tensor, steps: int, stop: Stop | None = None,
-        until: Until | None = None,
-    ) -> Tensor:  # fmt: skip
+        gate_weight: Tensor | None = None, gate_bias: Tensor | None = None, level: Tensor | None = None,
+    ) -> tuple[Tensor, Tensor | None]:  # fmt: skip
         inputs, state, transposed, bias = (given.contiguous() for given in (inputs, state, weight.t(), bias))
         # one piece: the C library gives the memory of several large ones back to the system after each batch, and fetching
         # it anew costs as much as the arithmetic
         room = state.new_empty(5 * steps, *state.shape)
         states = room[4 * steps :]  # before them stand the gates and the candidates
         ends = state.new_empty(len(state) + 2, dtype=torch.long)
-        halt = (None, None, None) if until is None else tuple(given.contiguous() for given in until)
+        gate = [None if given is None else given.contiguous() for given in (gate_weight, gate_bias)]
+        logits = state.new_empty(0 if gate_weight is None else steps, len(state))
 
         def take(first: int, end: int) -> None:
-            _operator("gru_forward")(first, end, inputs, state, transposed, bias, *halt, room, ends)
+            _operator("gru_forward")(first, end, inputs, state, transposed, bias, *gate, level, room, logits, ends)
 
-        end = taken(steps, take, None if until else stop, lambda first, end: states[first:end])
-        if until and not torch.compiler.is_compiling():  # a graph has as many steps as the limit: the others' states are zero
+        end = taken(steps, take, stop if level is None else None, lambda first, end: states[first:end])
+        if level is not None and not torch.compiler.is_compiling():  # a graph has as many steps as the limit: the rest is zero
             end = int(ends[-1])
-        ctx.save_for_backward(state, weight, room, ends)
-        return states[:end]
+        ctx.save_for_backward(state, weight, gate[0], room, ends)
+        ctx.set_materialize_grads(False)
+        return states[:end], None if gate_weight is None else logits[:end]
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        state, weight, room, ends = ctx.saved_tensors
+    def backward(ctx: Any, grad: Tensor | None, grad_logits: Tensor | None) -> tuple[Tensor | None, ...]:
+        state, weight, gate_weight, room, ends = ctx.saved_tensors
         rows, (batch, size) = len(weight), state.shape
-        found = [state.new_empty(shape) for shape in ((batch, rows), (batch, size), (rows, size), (rows,))]
-        arrays = ends, state, weight.contiguous(), room, grad.contiguous()
-        _operator("gru_backward")(ctx.needs_input_grad[1], *arrays, *found)
-        return *found, None, None, None
+        shapes = (batch, rows), (batch, size), (rows, size), (rows,), (0 if grad_logits is None else 1, size + 1)
+        found = [state.new_empty(shape) for shape in shapes]
+        grad = state.new_zeros(len(room) // 5, batch, size) if grad is None else grad.contiguous()
+        given = grad, None if grad_logits is None else grad_logits.contiguous()
+        _operator("gru_backward")(ctx.needs_input_grad[1], ends, state, weight.contiguous(), gate_weight, room, *given, *found)
+        *of_steps, of_gate = found
+        of_weight, of_bias = (None, None) if grad_logits is None else (of_gate[:, :size], of_gate[0, size:])
+        return *of_steps, None, None, of_weight, of_bias, None
 
 
 def fits(state: Tensor) -> bool:
@@ -69,30 +78,34 @@ def library() -> ctypes.CDLL | None:
     """gru.c, compiled; None where that is not possible or not wanted."""
     number, array = ctypes.c_int64, ctypes.c_void_p
     arguments: dict[str, list[type]] = {
-        "forward": [*[number] * 6, ctypes.c_double, *[array] * 10],
-        "backward": [*[number] * 4, *[array] * 12],
+        "forward": [*[number] * 6, ctypes.c_double, *[array] * 11],
+        "backward": [*[number] * 4, *[array] * 15],
     }
     return native.declared(Path(__file__).with_name("gru.c"), arguments)
 
 
 def _forward(
     first: int, end: int, inputs: Tensor, state: Tensor, transposed: Tensor, bias: Tensor,
-    halt_weight: Tensor | None, halt_bias: Tensor | None, level: Tensor | None, room: Tensor, ends: Tensor,
+    gate_weight: Tensor | None, gate_bias: Tensor | None, level: Tensor | None, room: Tensor, logits: Tensor, ends: Tensor,
 ) -> None:  # fmt: skip
     work = torch.empty_like(inputs), torch.zeros(len(state), dtype=torch.float64)
     # a little more than the level: torch decides who has halted, and its rounding may differ
-    numbers = native.threads(state), *state.shape, len(room) // 5, first, end, 0.0 if level is None else float(level) + MARGIN
-    native.call(library(), "forward", numbers, inputs, state, transposed, bias, halt_weight, halt_bias, room, *work, ends)
+    enough = math.inf if level is None else float(level) + MARGIN
+    numbers = native.threads(state), *state.shape, len(room) // 5, first, end, enough
+    arrays = inputs, state, transposed, bias, gate_weight, gate_bias, room, *work, logits, ends
+    native.call(library(), "forward", numbers, *arrays)
 
 
 def _backward(
-    state_too: bool, ends: Tensor, state: Tensor, weight: Tensor, room: Tensor, grad: Tensor, d_inputs: Tensor,
-    d_state: Tensor, d_weight: Tensor, d_bias: Tensor,
+    state_too: bool, ends: Tensor, state: Tensor, weight: Tensor, gate_weight: Tensor | None, room: Tensor,
+    grad: Tensor, grad_logits: Tensor | None, d_inputs: Tensor, d_state: Tensor, d_weight: Tensor, d_bias: Tensor,
+    d_gate: Tensor,
 ) -> None:  # fmt: skip
-    others = (int(ends[-2]) - 1) * (weight.numel() + len(weight))  # of all threads but the first
+    others = (int(ends[-2]) - 1) * (weight.numel() + len(weight) + d_gate.numel())  # of all threads but the first
     work = torch.empty_like(d_inputs), torch.empty_like(state), weight.new_empty(others)
     numbers = *state.shape, len(room) // 5, state_too
-    native.call(library(), "backward", numbers, ends, state, weight, room, grad, d_inputs, d_state, d_weight, d_bias, *work)
+    arrays = ends, state, weight, gate_weight, room, grad, grad_logits, d_inputs, d_state, d_weight, d_bias, d_gate, *work
+    native.call(library(), "backward", numbers, *arrays)
 
 
 def _operator(name: str) -> Any:
@@ -103,11 +116,12 @@ def _operator(name: str) -> Any:
 _operators = torch.library.Library("ponderosa", "DEF")  # as operators, the two can stand in a compiled graph
 _operators.define(
     "gru_forward(int first, int end, Tensor inputs, Tensor state, Tensor transposed, Tensor bias, "
-    "Tensor? halt_weight, Tensor? halt_bias, Tensor? level, Tensor(a!) room, Tensor(b!) ends) -> ()"
+    "Tensor? gate_weight, Tensor? gate_bias, Tensor? level, Tensor(a!) room, Tensor(b!) logits, Tensor(c!) ends) -> ()"
 )
 _operators.define(
-    "gru_backward(bool state_too, Tensor ends, Tensor state, Tensor weight, Tensor room, Tensor grad, "
-    "Tensor(a!) d_inputs, Tensor(b!) d_state, Tensor(c!) d_weight, Tensor(d!) d_bias) -> ()"
+    "gru_backward(bool state_too, Tensor ends, Tensor state, Tensor weight, Tensor? gate_weight, Tensor room, Tensor grad, "
+    "Tensor? grad_logits, Tensor(a!) d_inputs, Tensor(b!) d_state, Tensor(c!) d_weight, Tensor(d!) d_bias, Tensor(e!) d_gate) "
+    "-> ()"
 )
 _functions = {"gru_forward": _forward, "gru_backward": _backward}
 for _name, _function in _functions.items():

@@ -11,8 +11,6 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ponderosa.until import Until
-
 Stop = Callable[[Tensor], int]
 """Is shown the newest states, and says after how many steps it wants to see more; 0 for enough."""
 FEWEST = 3
@@ -20,16 +18,12 @@ FEWEST = 3
 
 
 class Unroll(torch.autograd.Function):
-    """The states `[steps, batch, size]` of a GRU; of fewer steps, where `stop` says so of the latest states.
-
-    `until` says the same to C.
-    """
+    """The states `[steps, batch, size]` of a GRU; of fewer steps, where `stop` says so of the latest states."""
 
     @staticmethod
     def forward(
-        ctx: Any, inputs: Tensor, state: Tensor, weight: Tensor, bias: Tensor, steps: int, stop: Stop | None = None,
-        until: Until | None = None,
-    ) -> Tensor:  # fmt: skip
+        ctx: Any, inputs: Tensor, state: Tensor, weight: Tensor, bias: Tensor, steps: int, stop: Stop | None = None
+    ) -> Tensor:
         states, kept = [state], []
 
         def take(first: int, end: int) -> None:
@@ -58,7 +52,7 @@ class Unroll(torch.autograd.Function):
             d_state = d_state + grad[k - 1] if k else d_state
             if k or ctx.needs_input_grad[1]:
                 d_state = torch.addmm(d_state, d_gates, weight)
-        return torch.cat([sum_gates[:, : 2 * size], sum_c], 1), d_state, d_weight, sum_gates.sum(0), None, None, None
+        return torch.cat([sum_gates[:, : 2 * size], sum_c], 1), d_state, d_weight, sum_gates.sum(0), None, None
 
 
 def gru(inputs: Tensor, gates: Tensor, before: Tensor) -> tuple[Tensor, ...]:
