@@ -49,12 +49,13 @@ class Calibration:
 
     def __str__(self) -> str:
         saved = 1 - self.operations / self.full_operations if self.full_operations else 0.0
+        spends = f"saves {saved:.0%} of the operations" if saved >= 0 else f"takes {-saved:.0%} more operations"
         setting = f"{self.knob} = {self.value:.6g}"
         if not self.kept:
             return f"{self.promise}: cannot be promised, so {setting}, {self.instead}"
         return (
-            f"{self.promise}: {setting} takes {self.mean_steps:.2f} instead of {self.full_steps:.2f} steps and saves "
-            f"{saved:.0%} of the operations, at accuracy {self.accuracy:.4f} instead of {self.full_accuracy:.4f} "
+            f"{self.promise}: {setting} takes {self.mean_steps:.2f} instead of {self.full_steps:.2f} steps and {spends}, "
+            f"at accuracy {self.accuracy:.4f} instead of {self.full_accuracy:.4f} "
             f"({self.examples:,} held-out examples){self._as_it_was()}"
         )
 

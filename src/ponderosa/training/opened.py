@@ -51,8 +51,7 @@ def open_run(folder: Path | str, *, calibrated: bool = True, max_steps: int | No
         return Opened(run, config or {}, experiment.task, experiment.net)
     known = {field.name for field in fields(TextRun)}
     model = load_model(run.model).eval()
-    limit = max_steps if calibrated else model.net.full_depth
-    model.net.max_steps = limit or model.net.max_steps
+    model.net.max_steps = max_steps or (model.net.max_steps if calibrated else model.net.full_depth)
     found = read_calibration(run)
     if not calibrated and found is not None and found.before is not None:  # the model carries its setting, too
         knob_of(model, found.knob).turn(found.before)
