@@ -180,3 +180,42 @@ def test_a_sentence_exit_says_what_it_needs() -> None:
         po.SentenceExit(po.ACT(unit="token"), po.ConfidenceExit())
     with pytest.raises(ValueError, match='an exit with unit="example" is needed'):
         po.SentenceExit(po.PlannedDepth(3, unit="token"), po.ConfidenceExit(unit="token"))
+
+
+class TestMemoryOnTheHost:
+    """LAC and planned depth are given arrays where units leave; what is derived from them is not, unless it says so."""
+
+    def test_a_subclass_gets_tensors(self) -> None:
+        class Mine(po.LAC):
+            def update(self, n, state, output, memory):
+                assert isinstance(memory["norm"], Tensor)
+                share, done, memory = super().update(n, state, output, memory)
+                return share, done & torch.ones_like(done), memory
+
+        class Named(po.LAC):
+            """Nothing of its own."""
+
+        assert po.LAC.on_host and Named.on_host and not Mine.on_host and po.PlannedDepth.on_host
+        torch.manual_seed(0)
+        x = torch.randn(6, 4)
+        mine, plain = (po.Ponder(po.GRUStep(4, 8), h, max_steps=9).eval() for h in (Mine(), po.LAC()))
+        mine.load_state_dict(plain.state_dict())
+        assert mine(x).steps.tolist() == plain(x).steps.tolist() == plain(x, engine="unroll").steps.tolist()
+
+    def test_what_all_examples_share(self) -> None:
+        class Shared(po.PlannedDepth):
+            on_host = True
+
+            def begin(self, state, units):
+                return {**super().begin(state, units), "shared": torch.zeros(())}
+
+        net = po.Ponder(po.GRUStep(4, 8), Shared(), max_steps=9).eval()
+        assert net(torch.ones(3, 4), depth=torch.tensor([1, 5, 3])).steps.tolist() == [1, 5, 3]
+
+    @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+    def test_states_of_one_number(self, dtype: torch.dtype) -> None:
+        step = po.CellStep(nn.Identity(), initial_state=lambda x: x)
+        step.advance = lambda context, state, n: state / 2
+        net = po.Ponder(step, po.LAC(), max_steps=5).eval()
+        x = torch.tensor([1.0, -3.0], dtype=dtype)
+        assert net(x).steps.tolist() == net(x, engine="unroll").steps.tolist()

@@ -232,7 +232,7 @@ def test_a_mechanism_with_c_is_itself(halting: str, monkeypatch: pytest.MonkeyPa
         return [solution.steps, solution.weights, solution.output, *torch.autograd.grad(loss, list(net.parameters()))]
 
     found = all_numbers()
-    monkeypatch.setattr("ponderosa.steps.gru.fits", lambda state: False)
+    monkeypatch.setattr("ponderosa.steps.gru.fits", lambda *_: False)
     monkeypatch.setattr("ponderosa.engine.ledger.fits", lambda *_: False)
     torch.testing.assert_close(found, all_numbers(), rtol=1e-4, atol=1e-6)
 
@@ -245,10 +245,40 @@ def test_only_a_mechanisms_own_unit_is_read_in_c() -> None:
             return super().logits(state, memory, lead) / 2
 
     assert po.ACT(size=4).linear_gate() is not None and Twice(size=4).linear_gate() is None
+    hooked = po.PonderNet(size=4)
+    hooked.gate.register_full_backward_hook(lambda *_: None)
+    assert po.PonderNet(size=4).linear_gate() is not None and hooked.linear_gate() is None
     other = po.ACT(size=4)
     other.gate = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Tanh(), torch.nn.Linear(4, 1))
     net = po.Ponder(po.GRUStep(INPUT, 4), other, max_steps=5)
     assert net(torch.ones(BATCH, INPUT)).steps.shape == (BATCH,)
+
+
+@pytest.mark.parametrize(
+    "gate", [torch.nn.Linear(8, 1), torch.nn.Linear(4, 1).double(), torch.nn.Linear(4, 3)], ids=["size", "dtype", "outputs"]
+)
+def test_a_gate_that_does_not_fit_is_an_error(gate: torch.nn.Linear) -> None:
+    """C would read past the end of it, or something else than what is meant."""
+    halting = po.PonderNet(size=4)
+    halting.gate = gate
+    with pytest.raises((RuntimeError, ValueError)):
+        po.Ponder(po.GRUStep(INPUT, 4), halting, max_steps=5)(torch.ones(BATCH, INPUT))
+
+
+def test_a_gate_without_bias() -> None:
+    halting = po.PonderNet(size=4)
+    halting.gate = torch.nn.Linear(4, 1, bias=False)
+    net = po.Ponder(po.GRUStep(INPUT, 4), halting, max_steps=5)
+    torch.testing.assert_close(net(torch.ones(BATCH, INPUT)).weights.sum(0), torch.ones(BATCH))
+
+
+def test_a_step_that_is_read_otherwise() -> None:
+    class Blind(po.GRUStep):
+        def read(self, state: Tensor) -> Tensor:
+            return state * 0
+
+    weights = po.Ponder(Blind(INPUT, 4), po.PonderNet(), max_steps=3)(torch.ones(BATCH, INPUT)).weights
+    torch.testing.assert_close(weights, torch.tensor([0.5, 0.25, 0.25])[:, None].expand(3, BATCH))
 
 
 def test_an_unroll_that_knows_nothing_of_stopping() -> None:

@@ -26,7 +26,7 @@ class Parts:
 def check_rows(tree: Tree, examples: int) -> None:
     """A first axis that only happens to have the batch's length must not pass for it later."""
     for leaf in leaves(tree):
-        if isinstance(leaf, Tensor) and leaf.ndim and len(leaf) != examples:
+        if isinstance(leaf, (Tensor, np.ndarray)) and leaf.ndim and len(leaf) != examples:
             raise ValueError(
                 f"a tensor of the step's context or of the halting's memory is {list(leaf.shape)}: its first axis must be "
                 f"the batch, here {examples}, so that examples can leave; keep what all examples share in the module"
@@ -39,10 +39,10 @@ def select(tree: Tree, places: Array) -> Tree:
 
     def of(leaf: Any) -> Any:
         nonlocal index
+        if not isinstance(leaf, (Tensor, np.ndarray)) or not leaf.ndim:
+            return leaf
         if isinstance(leaf, np.ndarray):
             return leaf[places]
-        if not isinstance(leaf, Tensor) or not leaf.ndim:
-            return leaf
         if index is None or index.device != leaf.device:
             index = tensor(places, leaf)
         return leaf.index_select(0, index)
@@ -66,9 +66,9 @@ def _nothing(like: Any, examples: int) -> Any:
 
 
 def _cat(*parts: Any) -> Any:
-    if isinstance(parts[0], np.ndarray):
-        return np.concatenate(parts)
-    return torch.cat(parts) if isinstance(parts[0], Tensor) and parts[0].ndim else parts[0]
+    if not isinstance(parts[0], (Tensor, np.ndarray)) or not parts[0].ndim:
+        return parts[0]
+    return np.concatenate(parts) if isinstance(parts[0], np.ndarray) else torch.cat(parts)
 
 
 def join(parts: Sequence[Parts]) -> Parts:

@@ -4,6 +4,7 @@ import inspect
 import math
 from collections.abc import Callable
 from functools import lru_cache
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -30,7 +31,7 @@ def unroll(
     weights, outputs, weighed = [], [], None
     whole = every_step or not halting.adaptive or torch.compiler.is_compiling()  # no end before the limit, or none to be seen
     packs = every_step and _packs(step, halting, units)
-    gate = halting.linear_gate() if step.once_differentiable and _plain(step.read(state)) else None
+    gate = _gate(step, halting, state)
     while ledger.n == 0 or (ledger.n < max_steps and (whole or ledger.alive.any())):
         first, logits = ledger.n + 1, None
         if packs:
@@ -104,7 +105,8 @@ def take_steps(
     And what the gate read of them, where the step has read them with it."""
     if hasattr(step, "unroll"):
         told = {"stop": stop, "gate": gate}
-        told = {name: told[name] for name in _understood(type(step).unroll) if told[name] is not None}  # type: ignore[attr-defined]
+        own: Any = getattr(type(step), "unroll", step.unroll)
+        told = {name: told[name] for name in _understood(own) if told[name] is not None}
         states = step.unroll(context, state, first, count, **told)  # type: ignore[operator]
         return states if "gate" in told else (states, None)
     states = []
@@ -124,12 +126,18 @@ _understood._dynamo_marked_constant = True  # type: ignore[attr-defined]  # see 
 
 @lru_cache(maxsize=8)
 def _parameters(unroll: Callable[..., Tree]) -> frozenset[str]:
-    return frozenset(inspect.signature(unroll).parameters)
+    found = inspect.signature(unroll).parameters
+    passes_on = any(each.kind is each.VAR_KEYWORD for each in found.values())
+    return frozenset(["stop", "gate"] if passes_on else found)
 
 
-def _plain(read: Tensor) -> bool:
-    """Whether a halting unit reads the state as it is, in its own precision."""
-    return read.ndim == 2 and not torch.is_autocast_enabled(read.device.type)
+def _gate(step: Step, halting: Halting, state: Tree) -> Gate | None:
+    """The halting unit, where a step that unrolls itself can read its states with it: as they are, in their own precision."""
+    gate = halting.linear_gate() if step.once_differentiable and type(step).read is Step.read else None
+    if gate is None or not isinstance(state, Tensor) or torch.is_autocast_enabled(state.device.type):
+        return None
+    alike = gate.weight.dtype == gate.bias.dtype == state.dtype and gate.weight.device == state.device
+    return gate if alike and state.ndim == 2 and gate.weight.shape == (1, state.shape[-1]) else None
 
 
 def _packs(step: Step, halting: Halting, units: Units) -> bool:

@@ -69,9 +69,14 @@ class Halting(nn.Module, ABC):
     adaptive: bool = True
     """Whether the number of steps may differ from the limit: a run in which it never does has collapsed."""
     on_host: bool = False
-    """Whether `update` also takes its memory, and steps that differ between units, as arrays on the host, and then says
-    who is done as one: so an engine that drops units keeps them, since between large matrix products small torch
-    operations are dear."""
+    """Whether `update` can also be given its memory, and an `n` that differs between units, as numpy arrays on the host, and
+    then says so who is done. Engines that drop units do that: after a large matrix product small torch operations are dear.
+    Whoever overrides `begin` or `update` has to say it again."""
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if not vars(cls).keys().isdisjoint(("begin", "update")):
+            cls.on_host = vars(cls).get("on_host", False)
 
     @property
     def hard(self) -> bool:

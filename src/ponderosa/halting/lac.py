@@ -99,7 +99,7 @@ class LAC(Halting):
         if mask is not None and state.ndim > 2 and state.shape[:2] == mask.shape:
             state = _l2(state, -1)
             state = torch.where(over_units(torch.as_tensor(mask, device=state.device), state), state, 0.0)
-        norm = _l2(state, *range(1, state.ndim)) if state.ndim > 1 else state.abs()
+        norm = _l2(state, *range(1, state.ndim)) if state.ndim > 1 else _l2(state[:, None], 1)
         if self.unit == "example":
             return norm
         total = norm.square().sum()
@@ -109,8 +109,11 @@ class LAC(Halting):
 
     def update(self, n: int | Tensor, state: Tensor, output: Tensor | None, memory: Memory) -> Verdict:
         norm = self.norm(state, memory)
-        known = norm if isinstance(memory["norm"], Tensor) else host(norm)
-        done, memory = _decide(known, memory, self.alpha, self.rule)
+        if isinstance(memory["norm"], Tensor):
+            done, memory = _decide(norm, memory, self.alpha, self.rule)
+        else:
+            with np.errstate(invalid="ignore"):  # of infinite norms
+                done, memory = _decide(host(norm), memory, self.alpha, self.rule)
         return None, done if self.min_steps == 1 else done & (n >= self.min_steps), memory
 
     def knob(self, limit: int) -> Knob:
@@ -121,5 +124,5 @@ class LAC(Halting):
 
 
 def _l2(values: Tensor, *axes: int) -> Tensor:
-    """The norm over these axes: of lower precision in 32 bits, since in 8 of them small changes would not be seen."""
+    """The norm over these axes: of lower precision in 32 bits, since bfloat16's 8 do not show small changes."""
     return torch.linalg.vector_norm(values, dim=axes, dtype=torch.float32 if values.element_size() < 4 else None)

@@ -49,7 +49,7 @@ class Calibration:
 
     def __str__(self) -> str:
         saved = 1 - self.operations / self.full_operations if self.full_operations else 0.0
-        spends = f"saves {saved:.0%} of the operations" if saved >= 0 else f"takes {-saved:.0%} more operations"
+        spends = f"saves {max(saved, 0):.0%} of the operations" if saved > -0.005 else f"takes {-saved:.0%} more operations"
         setting = f"{self.knob} = {self.value:.6g}"
         if not self.kept:
             return f"{self.promise}: cannot be promised, so {setting}, {self.instead}"

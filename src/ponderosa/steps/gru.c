@@ -93,59 +93,59 @@ static float dot(int64_t size, const float *a, const float *b) {
 }
 
 /* What a halting unit reads of these states; whether the sums of its rows are all past the level. */
-static int past(int64_t rows, int64_t size, const float *states, const unit *gate, float *logits, double *sums) {
-    for (int64_t i = 0; i < rows; i++) logits[i] = *gate->bias + dot(size, states + i * size, gate->weight);
-    if (gate->level == INFINITY) return 0;
+static int read_logits(int64_t rows, int64_t size, const float *states, const unit *halt, float *logits, double *sums) {
+    for (int64_t i = 0; i < rows; i++) logits[i] = *halt->bias + dot(size, states + i * size, halt->weight);
+    if (halt->level == INFINITY) return 0;
     int all = 1;
     for (int64_t i = 0; i < rows; i++) sums[i] += sigmoid(logits[i]);
-    for (int64_t i = 0; i < rows; i++) all &= sums[i] >= gate->level;
+    for (int64_t i = 0; i < rows; i++) all &= sums[i] >= halt->level;
     return all;
 }
 
 /* The gradients of one logit: of the state that was read, and of the unit's weights and, after them, its bias. */
 static void differentiate_logit(int64_t size, float d_logit, const float *restrict weight, const float *restrict state,
-                                float *restrict d_state, float *restrict d_gate) {
+                                float *restrict d_state, float *restrict d_halt) {
     if (d_logit == 0.0f) return;
-    for (int64_t j = 0; j < size; j++) d_state[j] += d_logit * weight[j], d_gate[j] += d_logit * state[j];
-    d_gate[size] += d_logit;
+    for (int64_t j = 0; j < size; j++) d_state[j] += d_logit * weight[j], d_halt[j] += d_logit * state[j];
+    d_halt[size] += d_logit;
 }
 
 /* How many steps were taken: all, or those after which every row is past the halting unit's level. */
 static int64_t forward_rows(int64_t batch, int64_t size, int64_t first, int64_t end, int64_t rows, const float *inputs,
-                            const float *before, const float *transposed, const float *bias, const unit *gate, float *gates,
+                            const float *before, const float *transposed, const float *bias, const unit *halt, float *gates,
                             float *candidates, float *states, float *start, double *sums, float *logits) {
     for (int64_t i = 0; i < rows; i++)
         for (int64_t j = 0; j < 3 * size; j++)
             start[3 * i * size + j] = bias[j] + (j < 2 * size ? inputs[3 * i * size + j] : 0.0f);
     for (int64_t k = first; k < end; k++) {
-        float *now = gates + 3 * k * batch * size, *candidate = candidates + k * batch * size, *after = states + k * batch * size;
+        float *gate = gates + 3 * k * batch * size, *candidate = candidates + k * batch * size, *after = states + k * batch * size;
         if (k) before = after - batch * size;
         int64_t seen = k || !is_zero(rows * size, before) ? size : 0;
-        add_product(rows, 3 * size, seen, (matrix){before, size, 1}, transposed, start, now);
+        add_product(rows, 3 * size, seen, (matrix){before, size, 1}, transposed, start, gate);
         for (int64_t i = 0; i < rows; i++) {
-            float *r = now + 3 * i * size;
+            float *r = gate + 3 * i * size;
             activate(size, inputs + (3 * i + 2) * size, before + i * size, r, r + size, r + 2 * size, candidate + i * size,
                      after + i * size);
         }
-        if (gate->weight && past(rows, size, after, gate, logits + k * batch, sums)) return k + 1;
+        if (halt->weight && read_logits(rows, size, after, halt, logits + k * batch, sums)) return k + 1;
     }
     return end;
 }
 
 static void backward_rows(int64_t batch, int64_t size, int64_t end, int64_t rows, int64_t state_too, const float *state,
-                          const float *weight, const float *gate, const float *gates, const float *candidates,
+                          const float *weight, const float *halt, const float *gates, const float *candidates,
                           const float *states, const float *grad, const float *d_logits, float *d_inputs, float *d_state,
-                          float *d_weight, float *d_bias, float *d_gate, float *d_gates, float *d_g) {
+                          float *d_weight, float *d_bias, float *d_halt, float *d_gates, float *d_g) {
     memset(d_inputs, 0, 3 * rows * size * sizeof(float)), memset(d_state, 0, rows * size * sizeof(float));
     memset(d_weight, 0, 3 * size * size * sizeof(float)), memset(d_bias, 0, 3 * size * sizeof(float));
     memset(d_g, 0, rows * size * sizeof(float));
-    if (d_logits) memset(d_gate, 0, (size + 1) * sizeof(float));
+    if (d_logits) memset(d_halt, 0, (size + 1) * sizeof(float));
     for (int64_t k = end - 1; k >= 0; k--) {
         const float *before = k ? states + (k - 1) * batch * size : state;
         for (int64_t i = 0; i < rows; i++) {
             const float *r = gates + 3 * (k * batch + i) * size;
             int64_t at = (k * batch + i) * size;
-            if (d_logits) differentiate_logit(size, d_logits[k * batch + i], gate, states + at, d_state + i * size, d_gate);
+            if (d_logits) differentiate_logit(size, d_logits[k * batch + i], halt, states + at, d_state + i * size, d_halt);
             differentiate(size, r, r + size, r + 2 * size, candidates + at, states + at, grad + at, d_state + i * size,
                           d_gates + 3 * i * size, d_inputs + 3 * i * size, d_g + i * size);
         }
@@ -164,14 +164,14 @@ static void backward_rows(int64_t batch, int64_t size, int64_t end, int64_t rows
    where a halting unit is given (or else NULL) and all are past its level: then the states and logits of the other steps are
    zero. */
 void forward(int64_t threads, int64_t batch, int64_t size, int64_t steps, int64_t first, int64_t end, double level,
-             const float *inputs, const float *state, const float *transposed, const float *bias, const float *gate_weight,
-             const float *gate_bias, float *room, float *start, double *sums, float *logits, int64_t *ends) {
+             const float *inputs, const float *state, const float *transposed, const float *bias, const float *halt_weight,
+             const float *halt_bias, float *room, float *start, double *sums, float *logits, int64_t *ends) {
     int64_t part = steps * batch * size;
-    unit gate = {gate_weight, gate_bias, level};
+    unit halt = {halt_weight, halt_bias, level};
 #pragma omp parallel for num_threads(threads)
     for (int64_t t = 0; t < threads; t++) {
         int64_t rows = FIRST(t + 1) - FIRST(t), at = FIRST(t) * size;
-        int64_t taken = forward_rows(batch, size, first, end, rows, inputs + 3 * at, state + at, transposed, bias, &gate,
+        int64_t taken = forward_rows(batch, size, first, end, rows, inputs + 3 * at, state + at, transposed, bias, &halt,
                                      room + 3 * at, room + 3 * part + at, room + 4 * part + at, start + 3 * at, sums + FIRST(t),
                                      logits + FIRST(t));
         for (int64_t i = FIRST(t); i < FIRST(t + 1); i++) ends[i] = taken;
@@ -184,12 +184,12 @@ void forward(int64_t threads, int64_t batch, int64_t size, int64_t steps, int64_
     for (int64_t i = 0; i < batch; i++) ends[batch + 1] = ends[i] > ends[batch + 1] ? ends[i] : ends[batch + 1];
 }
 
-/* From the gradients of the states and of the halting unit's logits (or NULL), as far as steps were taken; d_gate [size + 1] is for
+/* From the gradients of the states and of the halting unit's logits (or NULL), as far as steps were taken; d_halt [size + 1] is for
    its weights and bias. Room to work in: d_gates [batch, 3 size], d_g [batch, size], and for what each thread but the first finds
    for the weights, the biases and the halting unit [threads - 1, 3 size (size + 1) + size + 1]. */
 void backward(int64_t batch, int64_t size, int64_t steps, int64_t state_too, const int64_t *ends, const float *state,
-              const float *weight, const float *gate, const float *room, const float *grad, const float *d_logits,
-              float *d_inputs, float *d_state, float *d_weight, float *d_bias, float *d_gate, float *d_gates, float *d_g,
+              const float *weight, const float *halt, const float *room, const float *grad, const float *d_logits,
+              float *d_inputs, float *d_state, float *d_weight, float *d_bias, float *d_halt, float *d_gates, float *d_g,
               float *others) {
     int64_t part = steps * batch * size, threads = ends[batch], counts[] = {3 * size * size, 3 * size, d_logits ? size + 1 : 0};
     int64_t each = counts[0] + counts[1] + counts[2];
@@ -198,12 +198,12 @@ void backward(int64_t batch, int64_t size, int64_t steps, int64_t state_too, con
         int64_t rows = FIRST(t + 1) - FIRST(t), at = FIRST(t) * size, end = 0;
         for (int64_t i = FIRST(t); i < FIRST(t + 1); i++) end = ends[i] > end ? ends[i] : end;
         float *own = others + (t - 1) * each;
-        backward_rows(batch, size, end, rows, state_too, state + at, weight, gate, room + 3 * at, room + 3 * part + at,
+        backward_rows(batch, size, end, rows, state_too, state + at, weight, halt, room + 3 * at, room + 3 * part + at,
                       room + 4 * part + at, grad + at, d_logits ? d_logits + FIRST(t) : 0, d_inputs + 3 * at, d_state + at,
-                      t ? own : d_weight, t ? own + counts[0] : d_bias, t ? own + counts[0] + counts[1] : d_gate,
+                      t ? own : d_weight, t ? own + counts[0] : d_bias, t ? own + counts[0] + counts[1] : d_halt,
                       d_gates + 3 * at, d_g + at);
     }
-    float *all[] = {d_weight, d_bias, d_gate};
+    float *all[] = {d_weight, d_bias, d_halt};
     for (int64_t t = 1; t < threads; t++)
         for (int kind = 0; kind < 3; kind++)
             for (int64_t j = 0; j < counts[kind]; j++) all[kind][j] += *others++;

@@ -50,7 +50,7 @@ class GRUStep(Step):
         # in whole precision under autocast: the kernels below want one dtype
         with torch.autocast(device, enabled=False) if torch.is_autocast_enabled(device) else nullcontext():
             arguments = inputs, state.flatten(0, -2), cell.weight_hh, cell.bias_hh, steps, look
-            if fits(state):
+            if fits(state, cell.weight_hh):
                 states, logits = NativeUnroll.apply(*arguments, *(gate or (None, None, None)))
             else:
                 states = Unroll.apply(*arguments)

@@ -51,19 +51,19 @@ class NativeUnroll(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor | None, grad_logits: Tensor | None) -> tuple[Tensor | None, ...]:
         state, weight, gate_weight, room, ends = ctx.saved_tensors
         rows, (batch, size) = len(weight), state.shape
-        shapes = (batch, rows), (batch, size), (rows, size), (rows,), (0 if grad_logits is None else 1, size + 1)
+        shapes = (batch, rows), (batch, size), (rows, size), (rows,), (0 if grad_logits is None else size + 1,)
         found = [state.new_empty(shape) for shape in shapes]
         grad = state.new_zeros(len(room) // 5, batch, size) if grad is None else grad.contiguous()
         given = grad, None if grad_logits is None else grad_logits.contiguous()
         _operator("gru_backward")(ctx.needs_input_grad[1], ends, state, weight.contiguous(), gate_weight, room, *given, *found)
         *of_steps, of_gate = found
-        of_weight, of_bias = (None, None) if grad_logits is None else (of_gate[:, :size], of_gate[0, size:])
+        of_weight, of_bias = (None, None) if grad_logits is None else (of_gate[:size].view(1, size), of_gate[size:])
         return *of_steps, None, None, of_weight, of_bias, None
 
 
-def fits(state: Tensor) -> bool:
+def fits(state: Tensor, weight: Tensor) -> bool:
     """Whether there are C functions for these numbers on this machine."""
-    return state.dtype == torch.float32 and state.device.type == "cpu" and _available()
+    return state.dtype == weight.dtype == torch.float32 and state.device.type == "cpu" and _available()
 
 
 def _available() -> bool:
