@@ -1,9 +1,7 @@
 """The masked unroll, for training: every unit goes along until all have halted, and autograd sees it all."""
 
-import inspect
 import math
 from collections.abc import Callable
-from functools import lru_cache
 from typing import Any
 
 import torch
@@ -14,6 +12,7 @@ from ponderosa.engine.ledger import Ledger, frozen, weigh
 from ponderosa.engine.packing import advance
 from ponderosa.gate import Gate
 from ponderosa.halting.base import Halting, Memory, Units
+from ponderosa.signature import takes
 from ponderosa.solution import Solution
 from ponderosa.steps.base import Step
 from ponderosa.steps.tokens import Tokens
@@ -104,9 +103,8 @@ def take_steps(
     """The states of `count` steps, stacked in front of every tensor of the state; of fewer, where `stop` or `gate` says so.
     And what the gate read of them, where the step has read them with it."""
     if hasattr(step, "unroll"):
-        told = {"stop": stop, "gate": gate}
-        own: Any = getattr(type(step), "unroll", step.unroll)
-        told = {name: told[name] for name in _understood(own) if told[name] is not None}
+        own: Any = getattr(type(step), "unroll", step.unroll)  # one of a user's may know of neither
+        told = {k: given for k, given in (("stop", stop), ("gate", gate)) if given is not None and takes(own, k)}
         states = step.unroll(context, state, first, count, **told)  # type: ignore[operator]
         return states if "gate" in told else (states, None)
     states = []
@@ -114,21 +112,6 @@ def take_steps(
         state = step.advance(context, state, n)
         states.append(state)
     return tree_map(lambda *s: torch.stack(s), *states), None
-
-
-def _understood(unroll: Callable[..., Tree]) -> frozenset[str]:
-    """What a step's own unroll may be told; one of a user's may know of neither."""
-    return _parameters(unroll) & {"stop", "gate"}
-
-
-_understood._dynamo_marked_constant = True  # type: ignore[attr-defined]  # see `halting.losses`
-
-
-@lru_cache(maxsize=8)
-def _parameters(unroll: Callable[..., Tree]) -> frozenset[str]:
-    found = inspect.signature(unroll).parameters
-    passes_on = any(each.kind is each.VAR_KEYWORD for each in found.values())
-    return frozenset(["stop", "gate"] if passes_on else found)
 
 
 def _gate(step: Step, halting: Halting, state: Tree) -> Gate | None:

@@ -1,12 +1,11 @@
 """A criterion of the task, whatever its reduction, on the weighed answer or on the answers of all steps."""
 
-import inspect
 from collections.abc import Callable
-from functools import lru_cache
 
 import torch
 from torch import Tensor, nn
 
+from ponderosa.signature import takes
 from ponderosa.solution import Solution
 
 Criterion = Callable[..., Tensor]
@@ -78,21 +77,4 @@ def _unreduced(criterion: Criterion, outputs: Tensor, targets: Tensor) -> Tensor
             return criterion(outputs, targets)
         finally:
             criterion.reduction = reduction
-    return criterion(outputs, targets, reduction="none") if _takes_reduction(criterion) else criterion(outputs, targets)
-
-
-def _takes_reduction(criterion: Criterion) -> bool:
-    return "reduction" in _parameters(criterion)
-
-
-# The compiler cannot look into signatures: it is to call the function and keep what it says. This is all that
-# torch.compiler.assume_constant_result does, besides importing the compiler, which takes longer than importing torch.
-_takes_reduction._dynamo_marked_constant = True  # type: ignore[attr-defined]
-
-
-@lru_cache(maxsize=32)
-def _parameters(criterion: Criterion) -> frozenset[str]:
-    try:
-        return frozenset(inspect.signature(criterion).parameters)
-    except ValueError:  # a builtin has no signature
-        return frozenset()
+    return criterion(outputs, targets, reduction="none") if takes(criterion, "reduction") else criterion(outputs, targets)

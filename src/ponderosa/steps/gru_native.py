@@ -70,7 +70,7 @@ def _available() -> bool:
     return library() is not None
 
 
-_available._dynamo_marked_constant = True  # type: ignore[attr-defined]  # the compiler is to call it: see `halting.losses`
+_available._dynamo_marked_constant = True  # type: ignore[attr-defined]  # the compiler is to call it: see `signature`
 
 
 @lru_cache(maxsize=1)
