@@ -117,31 +117,34 @@ def test_gradients_from_c(output: str) -> None:
 
 
 READ: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
-    "both": lambda states, logits: states.square().sum() + logits.sin().sum(),
-    "states": lambda states, logits: states.square().sum(),
-    "logits": lambda states, logits: logits.sin().sum(),
-    "one logit": lambda states, logits: logits[1, 0].sin(),
+    "all": lambda states, logits, answers: states.square().sum() + logits.sin().sum() + answers.cos().sum(),
+    "states": lambda states, logits, answers: states.square().sum(),
+    "logits": lambda states, logits, answers: logits.sin().sum(),
+    "one logit": lambda states, logits, answers: logits[1, 0].sin(),
+    "answers": lambda states, logits, answers: answers.cos().sum(),
+    "logits and one answer": lambda states, logits, answers: logits.sin().sum() + answers[1, 0, -1].cos(),
 }
 
 
 @native
 @pytest.mark.parametrize("read", READ)
 @pytest.mark.parametrize(("batch", "hidden", "threads"), [(1, 1, 1), (3, 5, 3), (200, 64, 1), (200, 70, 3)])
-def test_c_reads_the_states_with_a_gate(
+def test_c_reads_the_states_with_a_gate_and_a_head(
     batch: int, hidden: int, threads: int, read: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The logits and all gradients, the gate's own included, are those of a linear layer on the states."""
+    """What is read and all gradients, the layers' own included, are those of linear layers on the states."""
     monkeypatch.setattr(native_code, "threads", lambda state: threads)
     gate = (torch.randn(1, hidden) / hidden**0.5).requires_grad_(), torch.randn(1).requires_grad_()
+    head = (torch.randn(3, hidden) / hidden**0.5).requires_grad_(), torch.randn(3).requires_grad_()
     inputs = in_float32(batch, hidden)
 
-    def numbers(states: Tensor, logits: Tensor) -> list[Tensor]:
-        found = torch.autograd.grad(READ[read](states, logits), [*inputs, *gate], allow_unused=True)
-        return [states, logits, *(torch.zeros(()) if each is None else each for each in found)]
+    def numbers(*read_of: Tensor) -> list[Tensor]:
+        found = torch.autograd.grad(READ[read](*read_of), [*inputs, *gate, *head], allow_unused=True)
+        return [*read_of, *(torch.zeros(()) if each is None else each for each in found)]
 
-    expected = Unroll.apply(*inputs, STEPS)
-    expected = numbers(expected, torch.nn.functional.linear(expected, *gate).squeeze(-1))
-    found = numbers(*NativeUnroll.apply(*inputs, STEPS, None, *gate))
+    states, linear = Unroll.apply(*inputs, STEPS), torch.nn.functional.linear
+    expected = numbers(states, linear(states, *gate).squeeze(-1), linear(states, *head))
+    found = numbers(*NativeUnroll.apply(*inputs, STEPS, None, *gate, None, *head))
     torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
 
 
@@ -201,7 +204,7 @@ def test_c_stops_when_everyone_is_past_the_level(threads: int, monkeypatch: pyte
     sums = (states @ weight[0] - 1).sigmoid().cumsum(0)
     level = sums[:, 0].max().item() * 0.6
     monkeypatch.setattr(gru_native, "MARGIN", 0.0)
-    found, logits = NativeUnroll.apply(*inputs, STEPS, None, weight, torch.tensor([-1.0]), torch.tensor(level))
+    found, logits, _ = NativeUnroll.apply(*inputs, STEPS, None, weight, torch.tensor([-1.0]), torch.tensor(level))
     groups = [range(6 * t // threads, 6 * (t + 1) // threads) for t in range(threads)]
     ends = [min(int((sums[:, list(rows)] < level).sum(0).max()) + 1, STEPS) for rows in groups]
     assert len(found) == max(ends)
