@@ -103,6 +103,12 @@ class TestCompositions:
         halts = [run(po.LAC(min_steps=early), falling, engine).steps.tolist() for early in (1, 2, 3, 4, 9)]
         assert halts == [[2], [2], [3], [4], [5]]
 
+    def test_alpha_of_lac_as_a_tensor(self, engine: str) -> None:
+        # changes 4, 2, 3, 0.5: the last is below half of 4 - 2
+        rising = f64([0, 4, 6, 9, 9.5, 10])
+        halts = [run(po.LAC(alpha=alpha), rising, engine).steps.tolist() for alpha in (0.5, torch.tensor(0.5))]
+        assert halts == [[4], [4]]
+
 
 @pytest.mark.parametrize("engine", ENGINES)
 class TestNorms:

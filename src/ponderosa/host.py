@@ -11,8 +11,8 @@ from torch import Tensor
 Array = NDArray[Any]
 
 
-def host(values: Tensor | Array) -> Array:
-    """The numbers as an array on the host: without a copy, where they are there already."""
+def host(values: Any) -> Any:
+    """The numbers of a tensor as an array on the host, without a copy where they are there already; others as they are."""
     return values.numpy(force=True) if isinstance(values, Tensor) else values
 
 

@@ -106,12 +106,14 @@ runs:
   ViT: {{{step % 3}}}
   ViT + LAC per-example: {{{step % 3}, halting: {{class_path: ponderosa.LAC, init_args: {{alpha: 0.8}}}}}}
   "control: ViT of 2 layers": {{{step % 2}, max_steps: 2}}
-patch_4: {{batches: 2, batch_size: 4, seeds: [0], runs: [ViT]}}
+variants:
+  patch 4: {{runs: [ViT], seeds: [0], patch: 4, batches: 2, batch_size: 4}}
+  16 wide: {{runs: [ViT], seeds: [0], step: {{size: 16}}}}
 seeds: [0, 1]
 """
     found = reproduced(tmp_path, data, "lac-table-2", f"extends: lac-table-2\n{runs}{COMMON}")
     rows = {row["method"]: row for row in found["rows"]}
-    assert list(rows) == ["ViT", "ViT + LAC per-example", "control: ViT of 2 layers", "ViT, patch 4"]
+    assert list(rows) == ["ViT", "ViT + LAC per-example", "control: ViT of 2 layers", "ViT, patch 4", "ViT, 16 wide"]
     assert rows["ViT"]["difference"] is None
     assert rows["ViT"]["paper"] == 0.745
     assert rows["control: ViT of 2 layers"]["saved"] == "33%"
@@ -167,6 +169,7 @@ def test_b_16_has_its_parameters() -> None:
         ("control: UViT of 5 layers", "UViT"),
         ("ViT, patch 4", "ViT, patch 4"),
         ("ViT + LAC per-example, patch 4", "ViT, patch 4"),
+        ("control: UViT of 3 layers, 256 wide", "UViT, 256 wide"),
     ],
 )
 def test_each_run_is_held_against_its_own_baseline(name: str, base: str) -> None:

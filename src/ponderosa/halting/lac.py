@@ -113,7 +113,7 @@ class LAC(Halting):
             done, memory = _decide(norm, memory, self.alpha, self.rule)
         else:
             with np.errstate(invalid="ignore"):  # of infinite norms
-                done, memory = _decide(host(norm), memory, self.alpha, self.rule)
+                done, memory = _decide(host(norm), memory, host(self.alpha), self.rule)
         return None, done if self.min_steps == 1 else done & (n >= self.min_steps), memory
 
     def knob(self, limit: int) -> Knob:

@@ -1,6 +1,7 @@
 """What LAC's table 2 and figure 1 share: the runs on CIFAR-10, and each one's answers to the test images."""
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,23 +14,35 @@ from ponderosa.reproduce.recipe import expand, kept
 from ponderosa.training.experiment import load
 from ponderosa.training.jobs import Job
 
-FINE = ", patch 4"
+VARIANT = re.compile(r", (patch \d+|\d+ wide)$")
 
 
 def jobs(recipe: Mapping[str, Any], root: Path) -> dict[str, list[Job]]:
-    """The recipe's runs, and some of them with smaller patches."""
-    fine = recipe["patch_4"]
-    sizes = {"batches": fine["batches"], "batch_size": fine["batch_size"], "patch": 4}
-    more = {**recipe, "seeds": fine["seeds"][: len(recipe["seeds"])]}
-    return expand(recipe, recipe["runs"], root) | expand(
-        more, {f"{name}{FINE}": {**recipe["runs"][name], **sizes} for name in fine["runs"]}, root
-    )
+    """The recipe's runs, and some of them with smaller patches or wider."""
+    found = expand(recipe, recipe["runs"], root)
+    for name, options in recipe["variants"].items():
+        found |= _variant(recipe, root, name, **options)
+    return found
+
+
+def _variant(
+    recipe: Mapping[str, Any], root: Path, name: str, runs: Sequence[str], seeds: Sequence[int],
+    step: Mapping[str, Any] | None = None, **options: Any,
+) -> dict[str, list[Job]]:  # fmt: skip
+    """Some of the runs with other options, of the step and of the run."""
+
+    def changed(run: Mapping[str, Any]) -> dict[str, Any]:
+        return {**run, **options, "step": {**run["step"], "init_args": {**run["step"]["init_args"], **(step or {})}}}
+
+    few = {**recipe, "seeds": seeds[: len(recipe["seeds"])]}
+    return expand(few, {f"{run}, {name}": changed(recipe["runs"][run]) for run in runs}, root)
 
 
 def baseline(name: str) -> str:
     """The run without halting that a run is held against."""
     model = name.removeprefix("control: ").split()[0].rstrip(",")
-    return model + FINE if name.endswith(FINE) else model
+    variant = VARIANT.search(name)
+    return model + (variant[0] if variant else "")
 
 
 def scores(group: list[Job]) -> Tensor:

@@ -81,7 +81,8 @@ def reading(
 ) -> str:  # fmt: skip
     """Whether layers are saved without loss, and whether a shallower network does as well."""
     said = [
-        f"Networks {recipe['runs']['ViT']['step']['init_args']['size']} wide; the paper's are 768 and train for 300 epochs."
+        f"Networks {recipe['runs']['ViT']['step']['init_args']['size']} wide, where a row says nothing else; the paper's are "
+        "768 and train for 300 epochs."
     ]
     for name, difference in differences.items():
         if "LAC" in name and difference is not None:
