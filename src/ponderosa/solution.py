@@ -1,6 +1,5 @@
 """What comes out of a run: the answer, the share of each step in it, and the steps taken."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -22,21 +21,14 @@ class Solution:
     """The share of each step in the answer `[max_steps, U]`; a unit's shares sum to 1 (padding: 0)."""
     steps: Tensor
     """The steps each unit took `[U]`, integers (padding: 0)."""
-    held: Tree | Callable[[], Tree]
-    """`state`, or how to weigh it, where nobody may ask for it."""
+    state: Tree
+    """The weighed state, in the structure of the step's own state."""
     outputs: Tensor | None = None
     """Each step's own answer `[steps run, batch, ...]`, where the mechanism trains all of them."""
     mask: Tensor | None = None
     """True for what is not padding `[batch, token]`, as given."""
     distribution: bool = False
     """Whether `weights` are probabilities of halting (PonderNet in training), so that `steps` is only a limit."""
-
-    @property
-    def state(self) -> Tree:
-        """The weighed state, in the structure of the step's own state."""
-        if callable(self.held):
-            self.held = self.held()
-        return self.held
 
     @property
     def max_steps(self) -> int:

@@ -62,6 +62,14 @@ def test_c_computes_what_torch_computes(
     check(made(size, heads, mlp_size=mlp_size, norm=norm), torch.randn(batch, tokens, size))
 
 
+@pytest.mark.parametrize("many", [False, True], ids=["in the cache", "larger than the cache"])
+def test_many_tokens_together(many: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """More than go into one product of the weights' gradients: 3 of 7 examples of 100 tokens."""
+    monkeypatch.setattr(block_native, "CACHE", 0 if many else 10**9)
+    monkeypatch.setattr(block_native, "MANY" if many else "TOGETHER", 300 * 32)
+    check(made(32, 2), torch.randn(7, 100, 32))
+
+
 @pytest.mark.parametrize("options", [{"layers": 2}, {"step_signal": 2}, {"recall": True}])
 def test_every_kind_of_step(options: dict[str, Any]) -> None:
     check(made(32, 2, **options), torch.randn(2, 5, 32))

@@ -2,7 +2,9 @@
 
 import subprocess
 import sys
+import weakref
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -117,34 +119,31 @@ def test_gradients_from_c(output: str) -> None:
 
 
 READ: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
-    "all": lambda states, logits, answers: states.square().sum() + logits.sin().sum() + answers.cos().sum(),
-    "states": lambda states, logits, answers: states.square().sum(),
-    "logits": lambda states, logits, answers: logits.sin().sum(),
-    "one logit": lambda states, logits, answers: logits[1, 0].sin(),
-    "answers": lambda states, logits, answers: answers.cos().sum(),
-    "logits and one answer": lambda states, logits, answers: logits.sin().sum() + answers[1, 0, -1].cos(),
+    "both": lambda states, logits: states.square().sum() + logits.sin().sum(),
+    "states": lambda states, logits: states.square().sum(),
+    "logits": lambda states, logits: logits.sin().sum(),
+    "one logit": lambda states, logits: logits[1, 0].sin(),
 }
 
 
 @native
 @pytest.mark.parametrize("read", READ)
 @pytest.mark.parametrize(("batch", "hidden", "threads"), [(1, 1, 1), (3, 5, 3), (200, 64, 1), (200, 70, 3)])
-def test_c_reads_the_states_with_a_gate_and_a_head(
+def test_c_reads_the_states_with_a_gate(
     batch: int, hidden: int, threads: int, read: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is read and all gradients, the layers' own included, are those of linear layers on the states."""
+    """The logits and all gradients, the gate's own included, are those of a linear layer on the states."""
     monkeypatch.setattr(native_code, "threads", lambda state: threads)
     gate = (torch.randn(1, hidden) / hidden**0.5).requires_grad_(), torch.randn(1).requires_grad_()
-    head = (torch.randn(3, hidden) / hidden**0.5).requires_grad_(), torch.randn(3).requires_grad_()
     inputs = in_float32(batch, hidden)
 
-    def numbers(*read_of: Tensor) -> list[Tensor]:
-        found = torch.autograd.grad(READ[read](*read_of), [*inputs, *gate, *head], allow_unused=True)
-        return [*read_of, *(torch.zeros(()) if each is None else each for each in found)]
+    def numbers(states: Tensor, logits: Tensor) -> list[Tensor]:
+        found = torch.autograd.grad(READ[read](states, logits), [*inputs, *gate], allow_unused=True)
+        return [states, logits, *(torch.zeros(()) if each is None else each for each in found)]
 
-    states, linear = Unroll.apply(*inputs, STEPS), torch.nn.functional.linear
-    expected = numbers(states, linear(states, *gate).squeeze(-1), linear(states, *head))
-    found = numbers(*NativeUnroll.apply(*inputs, STEPS, None, *gate, None, *head))
+    expected = Unroll.apply(*inputs, STEPS)
+    expected = numbers(expected, torch.nn.functional.linear(expected, *gate).squeeze(-1))
+    found = numbers(*NativeUnroll.apply(*inputs, STEPS, None, *gate))
     torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
 
 
@@ -204,7 +203,7 @@ def test_c_stops_when_everyone_is_past_the_level(threads: int, monkeypatch: pyte
     sums = (states @ weight[0] - 1).sigmoid().cumsum(0)
     level = sums[:, 0].max().item() * 0.6
     monkeypatch.setattr(gru_native, "MARGIN", 0.0)
-    found, logits, _ = NativeUnroll.apply(*inputs, STEPS, None, weight, torch.tensor([-1.0]), torch.tensor(level))
+    found, logits = NativeUnroll.apply(*inputs, STEPS, None, weight, torch.tensor([-1.0]), torch.tensor(level))
     groups = [range(6 * t // threads, 6 * (t + 1) // threads) for t in range(threads)]
     ends = [min(int((sums[:, list(rows)] < level).sum(0).max()) + 1, STEPS) for rows in groups]
     assert len(found) == max(ends)
@@ -238,6 +237,60 @@ def test_a_mechanism_with_c_is_itself(halting: str, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr("ponderosa.steps.gru.fits", lambda *_: False)
     monkeypatch.setattr("ponderosa.engine.ledger.fits", lambda *_: False)
     torch.testing.assert_close(found, all_numbers(), rtol=1e-4, atol=1e-6)
+
+
+def linear_net(halting: po.Halting) -> po.Ponder:
+    torch.manual_seed(0)
+    return po.Ponder(po.GRUStep(INPUT, 8), halting, head=torch.nn.Linear(8, 1), max_steps=6)
+
+
+@pytest.mark.parametrize("c", [pytest.param(True, marks=native), False])
+def test_second_derivatives_are_an_error(c: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of a gradient penalty go through the unroll even where the gradients that come in are constants."""
+    if not c:
+        monkeypatch.setattr("ponderosa.steps.gru.fits", lambda *_: False)
+    net, x = linear_net(po.PonderNet()), torch.randn(3, INPUT, requires_grad=True)
+    (gradient,) = torch.autograd.grad(net(x).state.sum(), x, create_graph=True)
+    with pytest.raises(RuntimeError, match="once_differentiable"):
+        gradient.square().sum().backward()
+
+
+@native
+@pytest.mark.parametrize("halting", [po.ACT, po.PonderNet])
+def test_after_the_backward_pass_a_solution_holds_its_own_numbers_only(halting: type[po.Halting]) -> None:
+    """Not the memory of all steps, in which the unroll worked."""
+    net, alive, empty = linear_net(halting()), [], torch.Tensor.new_empty
+
+    def watched(self: Tensor, *shape: Any, **options: Any) -> Tensor:
+        found = empty(self, *shape, **options)
+        if found.numel() == 5 * 6 * 3 * 8:
+            alive.append(weakref.ref(found))
+        return found
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(torch.Tensor, "new_empty", watched)
+        solution = net(torch.randn(3, INPUT))
+    assert len(alive) == 1 and alive[0]() is not None
+    net.loss(solution, torch.randn(3, 1), torch.nn.functional.mse_loss).backward()
+    assert alive[0]() is None
+
+
+def test_a_gate_alone_is_trained_by_torch() -> None:
+    """Where nothing below needs a gradient, nothing below takes part in the backward pass."""
+    net = linear_net(po.PonderNet())
+    net.step.requires_grad_(False)
+    solution = net(torch.randn(3, INPUT))
+    assert solution.weights.requires_grad
+    net.halting.requires_grad_(False)
+    solution = net(torch.randn(3, INPUT))
+    assert solution.output.requires_grad and not solution.weights.requires_grad and not solution.state.requires_grad
+
+
+def test_a_gate_with_a_forward_of_its_own_is_asked() -> None:
+    halting = po.ACT(size=8)
+    assert halting.gate is not None
+    halting.gate.forward = lambda state: state.new_full((*state.shape[:-1], 1), 20.0)
+    assert linear_net(halting)(torch.randn(3, INPUT)).steps.tolist() == [1, 1, 1]
 
 
 def test_only_a_mechanisms_own_unit_is_read_in_c() -> None:

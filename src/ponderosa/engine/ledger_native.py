@@ -7,9 +7,9 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from ponderosa import native
+from ponderosa.derivatives import first_derivatives
 
 ARRAYS = {"settle": 10, "settle_back": 10, "weigh": 3, "weigh_back": 6}
 """How many the functions of ledger.c take, after three numbers."""
@@ -34,7 +34,7 @@ class Settle(torch.autograd.Function):
         return weights, _weighed(weights, values), *after
 
     @staticmethod
-    @once_differentiable
+    @first_derivatives
     def backward(
         ctx: Any, grad: Tensor | None, grad_total: Tensor | None, _alive: Any, grad_spent: Tensor | None, _steps: Any
     ) -> tuple[Tensor | None, ...]:
@@ -63,7 +63,7 @@ class Weigh(torch.autograd.Function):
         return _weighed(weights, values)
 
     @staticmethod
-    @once_differentiable
+    @first_derivatives
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor]:
         weights, values = ctx.saved_tensors
         return _weigh_back(weights, values, grad, None, ctx.needs_input_grad[0])

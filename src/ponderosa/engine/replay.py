@@ -31,7 +31,7 @@ class Trace:
 
 def trace(step: Step, head: nn.Module | None, x: Tree, state: Tree, units: Units, max_steps: int) -> Trace:
     """Take all steps of a batch, and answer after each of them."""
-    states, *_ = take_steps(step, step.prepare(x, units.mask), state, 1, max_steps)
+    states, _ = take_steps(step, step.prepare(x, units.mask), state, 1, max_steps)
     return Trace(step.read(state), states, answers(head, step.read(states), 1, units.mask), units)
 
 

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import torch
@@ -11,17 +10,14 @@ from torch import Tensor, nn
 from ponderosa.engine.head import answers, last_answer
 from ponderosa.engine.ledger import Ledger, frozen, weigh
 from ponderosa.engine.packing import advance
+from ponderosa.gate import Gate
 from ponderosa.halting.base import Halting, Memory, Units
-from ponderosa.readout import Gate, Readout, as_readout
 from ponderosa.signature import takes
 from ponderosa.solution import Solution
 from ponderosa.steps.base import Step
 from ponderosa.steps.tokens import Tokens
 from ponderosa.steps.transformer import TokenStep
-from ponderosa.tree import Tree, tree_map
-
-FEW = 4
-"""So many answers a step reads by itself: of more, a matrix product is as fast."""
+from ponderosa.tree import Tree, leaves, tree_map
 
 
 def unroll(
@@ -31,33 +27,30 @@ def unroll(
     context, memory = step.prepare(x, units.mask), halting.begin(step.read(state), units)
     ledger = Ledger(units, max_steps, like=step.read(state), in_c=step.once_differentiable)
     every_step = halting.training and halting.trains_every_step
-    weights, outputs, chunks = [], [], []
-    weighed: Tree = None
+    weights, outputs, weighed = [], [], None
     whole = every_step or not halting.adaptive or torch.compiler.is_compiling()  # no end before the limit, or none to be seen
     packs = every_step and _packs(step, halting, units)
-    gate, linear = _readouts(step, halting, head, state)
+    gate = _gate(step, halting, context, state)
     while ledger.n == 0 or (ledger.n < max_steps and (whole or ledger.alive.any())):
-        first, logits, answered = ledger.n + 1, None, None
+        first, logits = ledger.n + 1, None
         if packs:
             active = Tokens(ledger.alive if halting.freezes or units.mask is None else units.mask)
             states = tree_map(lambda s: s[None], advance(step, context, state, first, active))
         elif whole and (halting.unit != "token" or (every_step and not halting.freezes)):
-            states, logits, answered = take_steps(step, context, state, first, max_steps, gate=gate, head=linear)
+            states, logits = take_steps(step, context, state, first, max_steps, gate=gate)
         elif hasattr(step, "unroll") and halting.unit != "token":
             stop = _Look(step, halting, head, memory, ledger, units.mask)
-            states, logits, answered = take_steps(step, context, state, first, max_steps - ledger.n, stop, gate, linear)
+            states, logits = take_steps(step, context, state, first, max_steps - ledger.n, stop, gate)
         else:
             states = frozen(ledger.alive, _step(step, context, state, first, ledger.alive), state)
         reads = step.read(states)
-        if answered is None and (every_step or halting.reads_output or linear is not None):
-            answered = answers(head, reads, first, units.mask)
+        answered = answers(head, reads, first, units.mask) if every_step or halting.reads_output else None
         if logits is None:
             shares, dones, memory = halting.scan(first, reads, answered, memory)
         else:
             shares, dones, memory = halting.scan_logits(first, logits, memory)
-        new, total = ledger.settle(shares, dones, memory.get("left"), states if linear is None else answered)
+        new, total = ledger.settle(shares, dones, memory.get("left"), states)
         weights.append(new)
-        chunks += [] if linear is None else [states]
         weighed = total if weighed is None else tree_map(torch.add, weighed, total)
         if ledger.n < max_steps:
             state = tree_map(lambda s: s[-1], states)
@@ -65,15 +58,12 @@ def unroll(
             outputs.append(answered)
     all_weights = _rows(weights, ledger)
     all_outputs = torch.cat(outputs) if outputs else None
-    held = weighed
-    if linear is not None:  # its answer from the weighed state is its answers, weighed: nobody may ever ask for that state
-        output, held = weighed, partial(_weigh_states, all_weights, chunks)
-    elif all_outputs is not None and halting.trains_every_step and halting.weighs_answers:
+    if all_outputs is not None and halting.trains_every_step and halting.weighs_answers:
         output = _weigh_answers(all_weights[: len(all_outputs)], all_outputs, step.once_differentiable)
     else:
         output = last_answer(head, step.read(weighed), ledger.steps, units.mask)
     return Solution(
-        output, all_weights, ledger.steps, held, all_outputs if every_step else None, units.mask,
+        output, all_weights, ledger.steps, weighed, all_outputs if every_step else None, units.mask,
         distribution=every_step and not halting.reads_output,
     )  # fmt: skip
 
@@ -108,40 +98,32 @@ class _Look:
 
 def take_steps(
     step: Step, context: Tree, state: Tree, first: int, count: int, stop: Callable[[Tree], int] | None = None,
-    gate: Gate | None = None, head: Readout | None = None,
-) -> tuple[Tree, Tensor | None, Tensor | None]:  # fmt: skip
+    gate: Gate | None = None,
+) -> tuple[Tree, Tensor | None]:  # fmt: skip
     """The states of `count` steps, stacked in front of every tensor of the state; of fewer, where `stop` or `gate` says so.
-    And what gate and head read of them, where the step has read them by itself."""
+    And what the gate read of them, where the step has read them with it."""
     if hasattr(step, "unroll"):
         own: Any = getattr(type(step), "unroll", step.unroll)  # one of a user's may know of neither
-        told: dict[str, Any] = {"stop": stop} if stop is not None and takes(own, "stop") else {}
-        if gate is None or not (takes(own, "gate") and takes(own, "head")):
-            return step.unroll(context, state, first, count, **told), None, None  # type: ignore[operator]
-        return step.unroll(context, state, first, count, gate=gate, head=head, **told)  # type: ignore[operator]
+        told = {k: given for k, given in (("stop", stop), ("gate", gate)) if given is not None and takes(own, k)}
+        states = step.unroll(context, state, first, count, **told)  # type: ignore[operator]
+        return states if "gate" in told else (states, None)
     states = []
     for n in range(first, first + count):
         state = step.advance(context, state, n)
         states.append(state)
-    return tree_map(lambda *s: torch.stack(s), *states), None, None
+    return tree_map(lambda *s: torch.stack(s), *states), None
 
 
-def _readouts(
-    step: Step, halting: Halting, head: nn.Module | None, state: Tree
-) -> tuple[Gate | None, Readout | None]:  # fmt: skip
-    """The halting unit and, in training, a head of few answers, where a step that unrolls itself can read its states with
-    them: as they are, in their own precision."""
+def _gate(step: Step, halting: Halting, context: Tree, state: Tree) -> Gate | None:
+    """The halting unit, where a step that unrolls itself can read its states with it: as they are, in their own precision.
+    Where the states need no gradient, it is trained alone, by torch."""
     gate = halting.linear_gate() if step.once_differentiable and type(step).read is Step.read else None
     if gate is None or not isinstance(state, Tensor) or torch.is_autocast_enabled(state.device.type):
-        return None, None
-    if not (_reads(gate, state) and len(gate.weight) == 1):
-        return None, None
-    linear = as_readout(head) if torch.is_grad_enabled() else None
-    return gate, linear if linear is not None and _reads(linear, state) and len(linear.weight) <= FEW else None
-
-
-def _reads(layer: Gate | Readout, state: Tensor) -> bool:
-    alike = layer.weight.dtype == layer.bias.dtype == state.dtype and layer.weight.device == state.device
-    return alike and state.ndim == 2 and layer.weight.shape[1] == state.shape[1]
+        return None
+    if torch.is_grad_enabled() and not any(leaf.requires_grad for leaf in leaves((context, state))):
+        return None
+    alike = gate.weight.dtype == gate.bias.dtype == state.dtype and gate.weight.device == state.device
+    return gate if alike and state.ndim == 2 and gate.weight.shape == (1, state.shape[-1]) else None
 
 
 def _packs(step: Step, halting: Halting, units: Units) -> bool:
@@ -165,11 +147,6 @@ def _weigh_answers(weights: Tensor, outputs: Tensor, in_c: bool) -> Tensor:
             'use unit="example", or a head that answers for each token'
         )
     return weigh(weights, outputs, in_c)
-
-
-def _weigh_states(weights: Tensor, chunks: list[Tensor]) -> Tensor:
-    states = torch.cat(chunks) if len(chunks) > 1 else chunks[0]
-    return weigh(weights[: len(states)], states, in_c=True)
 
 
 def _rows(weights: list[Tensor], ledger: Ledger) -> Tensor:

@@ -3,11 +3,11 @@
 import torch
 from torch import Tensor, nn
 
+from ponderosa.gate import Gate
 from ponderosa.halting.base import Halting, Memory, Unit, Units, Verdict, check_choice
-from ponderosa.halting.gate import gate, linear_gate, read_units
+from ponderosa.halting.gate import as_linear, gate, read_units
 from ponderosa.halting.knob import Knob
 from ponderosa.halting.losses import Criterion, answer_loss
-from ponderosa.readout import Gate
 from ponderosa.solution import Solution
 
 
@@ -67,7 +67,7 @@ class ACT(Halting):
         return self.gate(read_units(state, self.unit, memory.get("mask"), lead)).squeeze(-1)
 
     def linear_gate(self) -> Gate | None:
-        return linear_gate(self.gate, 1 - self.eps) if type(self) is ACT else None  # a subclass may read otherwise
+        return as_linear(self.gate, 1 - self.eps) if type(self) is ACT else None  # a subclass may read otherwise
 
     def update(self, n: int | Tensor, state: Tensor, output: Tensor | None, memory: Memory) -> Verdict:
         share = self.logits(state, memory).sigmoid()

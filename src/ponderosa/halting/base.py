@@ -9,10 +9,10 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
+from ponderosa.gate import Gate
 from ponderosa.halting.knob import Knob
 from ponderosa.halting.losses import Criterion
 from ponderosa.keys import content_key, token_keys
-from ponderosa.readout import Gate
 from ponderosa.solution import Solution
 from ponderosa.tree import Tree
 

@@ -2,8 +2,8 @@
 
 from torch import Tensor, nn
 
+from ponderosa.gate import Gate
 from ponderosa.halting.base import Unit
-from ponderosa.readout import Gate, as_readout
 from ponderosa.tree import token_mean
 
 
@@ -16,10 +16,16 @@ def gate(size: int | None, bias: float) -> nn.Linear | None:
     return layer
 
 
-def linear_gate(layer: nn.Module | None, level: float | None = None) -> Gate | None:
-    """The halting unit as a step may read with it by itself; None where it is more than a linear layer."""
-    read = as_readout(layer)
-    return None if read is None else Gate(*read, None if level is None else read.bias.new_full((), level))
+def as_linear(layer: nn.Module | None, level: float | None = None) -> Gate | None:
+    """The layer as a step may read it by itself; None where it is more than its weights say, or something else."""
+    if type(layer) is not nn.Linear or layer.bias is None or "forward" in vars(layer) or _hooked(layer):
+        return None
+    return Gate(layer.weight, layer.bias, None if level is None else layer.bias.new_full((), level))
+
+
+def _hooked(layer: nn.Module) -> bool:
+    hooks = layer._forward_hooks, layer._forward_pre_hooks, layer._backward_hooks, layer._backward_pre_hooks
+    return any(hooks)
 
 
 def read_units(state: Tensor, unit: Unit, mask: Tensor | None, lead: int = 1) -> Tensor:

@@ -6,13 +6,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from ponderosa.gate import Gate
 from ponderosa.halting.base import Halting, Memory, Unit, Units, Verdict, check_choice
-from ponderosa.halting.gate import gate, linear_gate, read_units
+from ponderosa.halting.gate import as_linear, gate, read_units
 from ponderosa.halting.knob import Knob
 from ponderosa.halting.losses import Criterion, answer_loss, unit_losses
 from ponderosa.halting.prior import geometric_prior, kl_to_prior
 from ponderosa.keys import uniform
-from ponderosa.readout import Gate
 from ponderosa.solution import Solution
 
 
@@ -86,7 +86,7 @@ class PonderNet(Halting):
         return self.gate(read_units(state, self.unit, memory.get("mask"), lead)).squeeze(-1)
 
     def linear_gate(self) -> Gate | None:
-        return linear_gate(self.gate) if self.training and type(self) is PonderNet else None  # a subclass may read otherwise
+        return as_linear(self.gate) if self.training and type(self) is PonderNet else None  # a subclass may read otherwise
 
     def update(self, n: int | Tensor, state: Tensor, output: Tensor | None, memory: Memory) -> Verdict:
         if self.training:

@@ -15,6 +15,8 @@ typedef enum { NORM, SHIFT, NORM_2, SHIFT_2, QUERY, QUERY_BIAS, KEY_VALUE, KEY_V
                DOWN_BIAS, PARAMETERS } Parameter;
 typedef struct { float *seen[2], *scale[2], *qkv, *attended, *up, *probabilities; } kept;
 
+enum { DEEP = 256 };
+
 static const matrix nothing = {0, 0, 0};
 
 static int64_t kept_size(shape s) {
@@ -121,7 +123,11 @@ static void dense(shape s, int64_t in, int64_t out, const float *x, const float 
 /* The gradients of a dense layer: d [tokens, out] of what came out, x [tokens, in] what went in; d_x = start + d weight. */
 static void dense_back(shape s, int64_t in, int64_t out, matrix d, const float *x, const float *weight, float *d_weight,
                        float *d_bias, matrix start, float *d_x) {
-    product(out, in, s.rows, (matrix){d.at, 1, d.row}, (matrix){x, in, 1}, (matrix){d_weight, in, 1}, d_weight, in);
+    for (int64_t i = 0; i < s.rows; i += DEEP) { /* of more rows, so far apart, the cache does not hold a column */
+        int64_t deep = i + DEEP < s.rows ? DEEP : s.rows - i;
+        matrix across = {d.at + i * d.row, 1, d.row}, along = {x + i * in, in, 1};
+        product(out, in, deep, across, along, (matrix){d_weight, in, 1}, d_weight, in);
+    }
     for (int64_t i = 0; i < s.rows; i++)
         for (int64_t j = 0; j < out; j++) d_bias[j] += d.at[i * d.row + j];
     product(s.rows, in, out, d, (matrix){weight, in, 1}, start, d_x, in);

@@ -10,9 +10,9 @@ from typing import Any, ClassVar, TypeGuard
 
 import torch
 from torch import Tensor, nn
-from torch.autograd.function import once_differentiable
 
 from ponderosa import native
+from ponderosa.derivatives import first_derivatives
 from ponderosa.steps.block import Block, Layer
 
 WHOLE = 16
@@ -20,6 +20,8 @@ WHOLE = 16
 
 TOGETHER = 12288
 """Numbers of the states computed together, where an example has fewer: longer products, whose numbers stay in the cache."""
+CACHE, MANY = 2**18, 160_000
+"""With more weights than a core's cache holds, so many numbers are: each weight that is fetched then serves more of them."""
 
 
 class Shape(ctypes.Structure):
@@ -61,7 +63,8 @@ class NativeBlock(torch.autograd.Function):
         h = h.contiguous()
         batch, tokens, size = h.shape
         inner, padded = parameters[-2].shape[1], -(-tokens // WHOLE) * WHOLE
-        group = max(1, TOGETHER // (tokens * size))
+        together = TOGETHER if sum(each.numel() for each in parameters) < CACHE else MANY
+        group = max(1, together // (tokens * size))
         ctx.shape = Shape(native.threads(h), batch, group, tokens, padded, heads, size, inner, post)
         ctx.sizes = (ctypes.c_int64 * 2)()
         library().sizes(ctx.shape, ctx.sizes)
@@ -72,7 +75,7 @@ class NativeBlock(torch.autograd.Function):
         return after
 
     @staticmethod
-    @once_differentiable
+    @first_derivatives
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         h, *parameters = ctx.saved_tensors
         parameters = [each.contiguous() for each in parameters]

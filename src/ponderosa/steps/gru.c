@@ -31,10 +31,7 @@ static void block(int64_t k, matrix a, const float *b, const float *start, float
     for (int64_t i = top; i < ROWS; i++) memcpy(c + i * stride + left, sums[i] + left, (COLUMNS - left) * sizeof(float));
 }
 
-/* A linear layer on the states, [count, size] and [count]: a halting unit or a head; weight is NULL where there is none. */
-typedef struct { int64_t count; const float *weight, *bias; } linear;
-/* Its way back: the gradients of what it read, and room for those of its weights and, after them, its biases. */
-typedef struct { linear layer; const float *grad; float *found; } linear_back;
+typedef struct { const float *weight, *bias; double level; } unit; /* a halting unit, and what the sum of its sigmoids must reach */
 
 static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 
@@ -68,10 +65,11 @@ static void activate(int64_t size, const float *restrict input, const float *res
 }
 
 static void differentiate(int64_t size, const float *restrict r, const float *restrict z, const float *restrict g,
-                          const float *restrict candidate, const float *restrict after, float *restrict d_state,
-                          float *restrict d_gates, float *restrict d_inputs, float *restrict d_g) {
+                          const float *restrict candidate, const float *restrict after, const float *restrict grad,
+                          float *restrict d_state, float *restrict d_gates, float *restrict d_inputs,
+                          float *restrict d_g) {
     for (int64_t j = 0; j < size; j++) {
-        float d = d_state[j], d_new = d * (1.0f - z[j]), d_c = d_new * (1.0f - candidate[j] * candidate[j]);
+        float d = d_state[j] + grad[j], d_new = d * (1.0f - z[j]), d_c = d_new * (1.0f - candidate[j] * candidate[j]);
         float d_rj = d_c * g[j] * r[j] * (1.0f - r[j]), d_zj = d_new * (after[j] - candidate[j]), d_gj = d_c * r[j];
         d_gates[j] = d_rj, d_gates[size + j] = d_zj, d_gates[2 * size + j] = d_gj;
         d_inputs[j] += d_rj, d_inputs[size + j] += d_zj, d_inputs[2 * size + j] += d_c, d_g[j] += d_gj;
@@ -94,43 +92,28 @@ static float dot(int64_t size, const float *a, const float *b) {
     return sum;
 }
 
-static void read_states(int64_t rows, int64_t size, const float *states, linear layer, float *found) {
-    if (!layer.weight) return;
-    for (int64_t i = 0; i < rows; i++)
-        for (int64_t j = 0; j < layer.count; j++)
-            *found++ = layer.bias[j] + dot(size, states + i * size, layer.weight + j * size);
-}
-
-/* Whether the sums of the logits' sigmoids are past the level in all rows. */
-static int all_past(int64_t rows, double level, const float *logits, double *sums) {
-    if (level == INFINITY) return 0;
+/* What a halting unit reads of these states; whether the sums of its rows are all past the level. */
+static int read_logits(int64_t rows, int64_t size, const float *states, const unit *halt, float *logits, double *sums) {
+    for (int64_t i = 0; i < rows; i++) logits[i] = *halt->bias + dot(size, states + i * size, halt->weight);
+    if (halt->level == INFINITY) return 0;
     int all = 1;
     for (int64_t i = 0; i < rows; i++) sums[i] += sigmoid(logits[i]);
-    for (int64_t i = 0; i < rows; i++) all &= sums[i] >= level;
+    for (int64_t i = 0; i < rows; i++) all &= sums[i] >= halt->level;
     return all;
 }
 
-static void add(int64_t size, float factor, const float *restrict numbers, float *restrict sums) {
-    for (int64_t j = 0; j < size; j++) sums[j] += factor * numbers[j];
-}
-
-/* What was read of the state of row `at` of all steps: the gradients of that state, and of the layer. */
-static void differentiate_read(int64_t size, int64_t at, const float *state, const linear_back *back, float *d_state) {
-    if (!back->grad) return;
-    int64_t count = back->layer.count;
-    for (int64_t j = 0; j < count; j++) {
-        float d = back->grad[at * count + j];
-        if (d == 0.0f) continue;
-        add(size, d, back->layer.weight + j * size, d_state), add(size, d, state, back->found + j * size);
-        back->found[count * size + j] += d;
-    }
+/* The gradients of one logit: of the state that was read, and of the unit's weights and, after them, its bias. */
+static void differentiate_logit(int64_t size, float d_logit, const float *restrict weight, const float *restrict state,
+                                float *restrict d_state, float *restrict d_halt) {
+    if (d_logit == 0.0f) return;
+    for (int64_t j = 0; j < size; j++) d_state[j] += d_logit * weight[j], d_halt[j] += d_logit * state[j];
+    d_halt[size] += d_logit;
 }
 
 /* How many steps were taken: all, or those after which every row is past the halting unit's level. */
 static int64_t forward_rows(int64_t batch, int64_t size, int64_t first, int64_t end, int64_t rows, const float *inputs,
-                            const float *before, const float *transposed, const float *bias, linear halt, double level,
-                            linear head, float *gates, float *candidates, float *states, float *start, double *sums,
-                            float *logits, float *answers) {
+                            const float *before, const float *transposed, const float *bias, const unit *halt, float *gates,
+                            float *candidates, float *states, float *start, double *sums, float *logits) {
     for (int64_t i = 0; i < rows; i++)
         for (int64_t j = 0; j < 3 * size; j++)
             start[3 * i * size + j] = bias[j] + (j < 2 * size ? inputs[3 * i * size + j] : 0.0f);
@@ -144,33 +127,27 @@ static int64_t forward_rows(int64_t batch, int64_t size, int64_t first, int64_t 
             activate(size, inputs + (3 * i + 2) * size, before + i * size, r, r + size, r + 2 * size, candidate + i * size,
                      after + i * size);
         }
-        read_states(rows, size, after, head, answers + k * batch * head.count);
-        read_states(rows, size, after, halt, logits + k * batch);
-        if (all_past(rows, level, logits + k * batch, sums)) return k + 1;
+        if (halt->weight && read_logits(rows, size, after, halt, logits + k * batch, sums)) return k + 1;
     }
     return end;
 }
 
 static void backward_rows(int64_t batch, int64_t size, int64_t end, int64_t rows, int64_t state_too, const float *state,
-                          const float *weight, linear_back halt, linear_back head, const float *gates,
-                          const float *candidates, const float *states, const float *grad, float *d_inputs, float *d_state,
-                          float *d_weight, float *d_bias, float *d_gates, float *d_g) {
+                          const float *weight, const float *halt, const float *gates, const float *candidates,
+                          const float *states, const float *grad, const float *d_logits, float *d_inputs, float *d_state,
+                          float *d_weight, float *d_bias, float *d_halt, float *d_gates, float *d_g) {
     memset(d_inputs, 0, 3 * rows * size * sizeof(float)), memset(d_state, 0, rows * size * sizeof(float));
     memset(d_weight, 0, 3 * size * size * sizeof(float)), memset(d_bias, 0, 3 * size * sizeof(float));
     memset(d_g, 0, rows * size * sizeof(float));
-    if (halt.grad) memset(halt.found, 0, halt.layer.count * (size + 1) * sizeof(float));
-    if (head.grad) memset(head.found, 0, head.layer.count * (size + 1) * sizeof(float));
+    if (d_logits) memset(d_halt, 0, (size + 1) * sizeof(float));
     for (int64_t k = end - 1; k >= 0; k--) {
         const float *before = k ? states + (k - 1) * batch * size : state;
         for (int64_t i = 0; i < rows; i++) {
             const float *r = gates + 3 * (k * batch + i) * size;
             int64_t at = (k * batch + i) * size;
-            float *d = d_state + i * size;
-            if (grad) add(size, 1.0f, grad + at, d);
-            differentiate_read(size, k * batch + i, states + at, &halt, d);
-            differentiate_read(size, k * batch + i, states + at, &head, d);
-            differentiate(size, r, r + size, r + 2 * size, candidates + at, states + at, d, d_gates + 3 * i * size,
-                          d_inputs + 3 * i * size, d_g + i * size);
+            if (d_logits) differentiate_logit(size, d_logits[k * batch + i], halt, states + at, d_state + i * size, d_halt);
+            differentiate(size, r, r + size, r + 2 * size, candidates + at, states + at, grad + at, d_state + i * size,
+                          d_gates + 3 * i * size, d_inputs + 3 * i * size, d_g + i * size);
         }
         if (k || !is_zero(rows * size, state))
             add_product(3 * size, size, rows, (matrix){d_gates, 1, 3 * size}, before, d_weight, d_weight);
@@ -184,56 +161,50 @@ static void backward_rows(int64_t batch, int64_t size, int64_t end, int64_t rows
 #define FIRST(thread) (batch * (thread) / threads) /* of a thread's rows */
 
 /* The steps `first` to `end` of `steps`, of which `room` keeps the gates, the candidates and the states, in this order; fewer
-   where a halting unit is given (or else NULL) and all are past its level: then the states, logits and answers of the other
-   steps are zero. */
-void forward(int64_t threads, int64_t batch, int64_t size, int64_t steps, int64_t first, int64_t end, int64_t answered,
-             double level, const float *inputs, const float *state, const float *transposed, const float *bias,
-             const float *halt_weight, const float *halt_bias, const float *head_weight, const float *head_bias, float *room,
-             float *start, double *sums, float *logits, float *answers, int64_t *ends) {
+   where a halting unit is given (or else NULL) and all are past its level: then the states and logits of the other steps are
+   zero. */
+void forward(int64_t threads, int64_t batch, int64_t size, int64_t steps, int64_t first, int64_t end, double level,
+             const float *inputs, const float *state, const float *transposed, const float *bias, const float *halt_weight,
+             const float *halt_bias, float *room, float *start, double *sums, float *logits, int64_t *ends) {
     int64_t part = steps * batch * size;
-    linear halt = {1, halt_weight, halt_bias}, head = {answered, head_weight, head_bias};
+    unit halt = {halt_weight, halt_bias, level};
 #pragma omp parallel for num_threads(threads)
     for (int64_t t = 0; t < threads; t++) {
         int64_t rows = FIRST(t + 1) - FIRST(t), at = FIRST(t) * size;
-        int64_t taken = forward_rows(batch, size, first, end, rows, inputs + 3 * at, state + at, transposed, bias, halt, level,
-                                     head, room + 3 * at, room + 3 * part + at, room + 4 * part + at, start + 3 * at,
-                                     sums + FIRST(t), logits + FIRST(t), answers + FIRST(t) * answered);
+        int64_t taken = forward_rows(batch, size, first, end, rows, inputs + 3 * at, state + at, transposed, bias, &halt,
+                                     room + 3 * at, room + 3 * part + at, room + 4 * part + at, start + 3 * at, sums + FIRST(t),
+                                     logits + FIRST(t));
         for (int64_t i = FIRST(t); i < FIRST(t + 1); i++) ends[i] = taken;
         for (int64_t k = taken; k < end; k++) {
             memset(room + 4 * part + k * batch * size + at, 0, rows * size * sizeof(float));
             memset(logits + k * batch + FIRST(t), 0, rows * sizeof(float));
-            memset(answers + (k * batch + FIRST(t)) * answered, 0, rows * answered * sizeof(float));
         }
     }
     ends[batch] = threads, ends[batch + 1] = batch ? 0 : end;
     for (int64_t i = 0; i < batch; i++) ends[batch + 1] = ends[i] > ends[batch + 1] ? ends[i] : ends[batch + 1];
 }
 
-/* From the gradients of the states, of the halting unit's logits and of the head's answers (each or NULL), as far as steps were
-   taken; d_halt [size + 1] and d_head [answered, size + 1] are for their weights and biases. Room to work in: d_gates
-   [batch, 3 size], d_g [batch, size], and for what each thread but the first finds for the weights and biases, the halting unit
-   and the head [threads - 1, 3 size (size + 1) + size + 1 + answered (size + 1)], as far as they are asked for. */
-void backward(int64_t batch, int64_t size, int64_t steps, int64_t answered, int64_t state_too, const int64_t *ends,
-              const float *state, const float *weight, const float *halt, const float *head, const float *room,
-              const float *grad, const float *d_logits, const float *d_answers, float *d_inputs, float *d_state, float *d_weight,
-              float *d_bias, float *d_halt, float *d_head, float *d_gates, float *d_g, float *others) {
-    int64_t part = steps * batch * size, threads = ends[batch];
-    int64_t counts[] = {3 * size * size, 3 * size, d_logits ? size + 1 : 0, d_answers ? answered * (size + 1) : 0};
-    int64_t each = counts[0] + counts[1] + counts[2] + counts[3];
+/* From the gradients of the states and of the halting unit's logits (or NULL), as far as steps were taken; d_halt [size + 1] is for
+   its weights and bias. Room to work in: d_gates [batch, 3 size], d_g [batch, size], and for what each thread but the first finds
+   for the weights, the biases and the halting unit [threads - 1, 3 size (size + 1) + size + 1]. */
+void backward(int64_t batch, int64_t size, int64_t steps, int64_t state_too, const int64_t *ends, const float *state,
+              const float *weight, const float *halt, const float *room, const float *grad, const float *d_logits,
+              float *d_inputs, float *d_state, float *d_weight, float *d_bias, float *d_halt, float *d_gates, float *d_g,
+              float *others) {
+    int64_t part = steps * batch * size, threads = ends[batch], counts[] = {3 * size * size, 3 * size, d_logits ? size + 1 : 0};
+    int64_t each = counts[0] + counts[1] + counts[2];
 #pragma omp parallel for num_threads(threads)
     for (int64_t t = 0; t < threads; t++) {
         int64_t rows = FIRST(t + 1) - FIRST(t), at = FIRST(t) * size, end = 0;
         for (int64_t i = FIRST(t); i < FIRST(t + 1); i++) end = ends[i] > end ? ends[i] : end;
-        float *own = others + (t - 1) * each, *found = own + counts[0] + counts[1];
-        const float *of_logits = d_logits ? d_logits + FIRST(t) : 0, *of_answers = d_answers ? d_answers + FIRST(t) * answered : 0;
-        linear_back of_halt = {{1, halt, 0}, of_logits, t ? found : d_halt};
-        linear_back of_head = {{answered, head, 0}, of_answers, t ? found + counts[2] : d_head};
-        backward_rows(batch, size, end, rows, state_too, state + at, weight, of_halt, of_head, room + 3 * at,
-                      room + 3 * part + at, room + 4 * part + at, grad ? grad + at : 0, d_inputs + 3 * at, d_state + at,
-                      t ? own : d_weight, t ? own + counts[0] : d_bias, d_gates + 3 * at, d_g + at);
+        float *own = others + (t - 1) * each;
+        backward_rows(batch, size, end, rows, state_too, state + at, weight, halt, room + 3 * at, room + 3 * part + at,
+                      room + 4 * part + at, grad + at, d_logits ? d_logits + FIRST(t) : 0, d_inputs + 3 * at, d_state + at,
+                      t ? own : d_weight, t ? own + counts[0] : d_bias, t ? own + counts[0] + counts[1] : d_halt,
+                      d_gates + 3 * at, d_g + at);
     }
-    float *all[] = {d_weight, d_bias, d_halt, d_head};
+    float *all[] = {d_weight, d_bias, d_halt};
     for (int64_t t = 1; t < threads; t++)
-        for (int kind = 0; kind < 4; kind++)
+        for (int kind = 0; kind < 3; kind++)
             for (int64_t j = 0; j < counts[kind]; j++) all[kind][j] += *others++;
 }

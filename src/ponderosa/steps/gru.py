@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ponderosa.readout import Gate, Readout
+from ponderosa.gate import Gate
 from ponderosa.steps.base import Step
 from ponderosa.steps.gru_native import NativeUnroll, fits
 from ponderosa.steps.gru_unroll import Stop, Unroll, gru
@@ -37,14 +37,12 @@ class GRUStep(Step):
         return gru(context, F.linear(state, self.cell.weight_hh, self.cell.bias_hh), state)[-1]
 
     def unroll(
-        self, context: Tensor, state: Tensor, first: int, steps: int, stop: Stop | None = None, gate: Gate | None = None,
-        head: Readout | None = None,
-    ) -> Tensor | tuple[Tensor, Tensor, Tensor | None]:  # fmt: skip
+        self, context: Tensor, state: Tensor, first: int, steps: int, stop: Stop | None = None, gate: Gate | None = None
+    ) -> Tensor | tuple[Tensor, Tensor]:
         """The states of `steps` steps in a row `[steps, batch, ..., hidden_size]`, differentiable, faster than one by one.
 
         Now and then `stop` is shown the new states, stacked, and says after how many steps again; 0 ends it. With a `gate`,
-        also what it reads of the states `[steps, batch, ...]`, and what a linear `head` does, where there is one; in C,
-        the gate's level ends it without a look.
+        also what it reads of the states `[steps, batch, ...]`; where C does the work, its level ends it without a look.
         """
         shape, cell = state.shape[:-1], self.cell
         look = None if stop is None else lambda states: stop(states.unflatten(1, shape))
@@ -53,11 +51,10 @@ class GRUStep(Step):
         with torch.autocast(device, enabled=False) if torch.is_autocast_enabled(device) else nullcontext():
             arguments = inputs, state.flatten(0, -2), cell.weight_hh, cell.bias_hh, steps, look
             if fits(state, cell.weight_hh):
-                found = NativeUnroll.apply(*arguments, *(gate or (None, None, None)), *(head or (None, None)))
+                states, logits = NativeUnroll.apply(*arguments, *(gate or (None, None, None)))
             else:
                 states = Unroll.apply(*arguments)
                 logits = None if gate is None else F.linear(states, gate.weight, gate.bias).squeeze(-1)
-                found = states, logits, None if head is None else F.linear(states, *head)
         if len(shape) > 1:
-            found = tuple(None if each is None else each.unflatten(1, shape) for each in found)
-        return found[0] if gate is None else found
+            states, logits = (None if each is None else each.unflatten(1, shape) for each in (states, logits))
+        return states if gate is None else (states, logits)

@@ -9,7 +9,8 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
+
+from ponderosa.derivatives import first_derivatives
 
 Stop = Callable[[Tensor], int]
 """Is shown the newest states, and says after how many steps it wants to see more; 0 for enough."""
@@ -37,7 +38,7 @@ class Unroll(torch.autograd.Function):
         return torch.stack(states[1:])
 
     @staticmethod
-    @once_differentiable
+    @first_derivatives
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         steps, _, size = grad.shape
         weight, *rest = ctx.saved_tensors
