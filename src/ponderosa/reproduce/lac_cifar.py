@@ -41,8 +41,13 @@ def _variant(
 def baseline(name: str) -> str:
     """The run without halting that a run is held against."""
     model = name.removeprefix("control: ").split()[0].rstrip(",")
-    variant = VARIANT.search(name)
-    return model + (variant[0] if variant else "")
+    return ", ".join(filter(None, [model, variant(name)]))
+
+
+def variant(name: str) -> str:
+    """What a run is of: "" for the recipe's own size, "patch 4", "256 wide"."""
+    found = VARIANT.search(name)
+    return found[1] if found else ""
 
 
 def scores(group: list[Job]) -> Tensor:

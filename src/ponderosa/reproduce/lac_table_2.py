@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ponderosa.measure.paired import Difference, paired_difference
-from ponderosa.reproduce.lac_cifar import baseline, jobs, scores
+from ponderosa.reproduce.lac_cifar import baseline, jobs, scores, variant
 from ponderosa.reproduce.recipe import Outcome, plus_minus, results, spread
 from ponderosa.training.jobs import Job
 
@@ -27,11 +27,18 @@ def outcome(recipe: Mapping[str, Any], groups: Mapping[str, list[Job]]) -> Outco
         "paper": "paper: accuracy",
     }  # fmt: skip
     rows = [_row(recipe, found, name, differences[name]) for name in trained]
-    means = [
-        {"name": name, **{key: spread(runs, key)[0] for key in ("accuracy", "mean_steps", "operations")}}
-        for name, runs in found.items()
-    ]  # fmt: skip
-    return Outcome(rows, columns, reading(recipe, trained, found, differences), {"frontier": plots.frontier(means)})
+    pictures = {
+        "-".join(["frontier", *of.split()]): plots.frontier(
+            [_point(name.removesuffix(f", {of}"), runs) for name, runs in found.items() if variant(name) == of]
+        )
+        for of in dict.fromkeys(variant(name) for name in found)
+    }
+    return Outcome(rows, columns, reading(recipe, trained, found, differences), pictures)
+
+
+def _point(name: str, runs: list[dict[str, Any]]) -> dict[str, Any]:
+    means = {key: spread(runs, key)[0] for key in ("accuracy", "mean_steps", "operations")}
+    return {"name": name, **means}
 
 
 @dataclass(frozen=True)
