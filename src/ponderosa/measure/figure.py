@@ -114,7 +114,7 @@ def legend(figure: "Figure", entries: Sequence[Look]) -> None:
     from matplotlib.lines import Line2D
 
     handles = [Line2D([], [], color=look.color, marker=look.marker, linestyle=look.dash) for look in entries]
-    labels = [short(look.label) for look in entries]
+    labels = [short(look.label, 32) for look in entries]
     columns = max(1, min(4, len(labels), 55 // (max(map(len, labels)) + 7)))
     figure.set_figheight(figure.get_figheight() + 0.2 * -(-len(entries) // columns))
     figure.legend(handles, labels, loc="outside lower center", ncols=columns)
