@@ -45,7 +45,7 @@ def test_the_tables_of_speed_are_those_in_the_files():
     assert markdown(train["rows"], COLUMNS) in page
     assert markdown(shown_rows(engine["rows"]), SHOWN_ENGINE) in page
     assert f"median share {engine['summary']['median_share']}, lowest {engine['summary']['lowest_share']}" in page
-    assert f"Over all {len(engine['rows'])} rows of the file" in page
+    assert f"Of the {len(engine['rows'])} rows of the file, those with at least 10 ms of work" in page
     assert f"in training {engine['summary']['lowest_training_share']} or more" in page
     assert markdown(stream["rows"], STREAM) in page
     assert markdown(stream["latency"], LATENCY) in page
@@ -86,7 +86,7 @@ def test_the_sentences_in_the_readme_say_what_is_in_the_files():
     assert f"training {low:.2f} to {high:.2f}x" in readme
     for what, words in (
         ("inference, the same gate", "inference with the same gate"),
-        ("inference, equal steps", "at equal mean steps"),
+        ("inference, equal steps", "at about equal mean steps"),
     ):
         low, high = spread(what)
         assert f"{words} {low:.1f} to {high:.1f}x" in readme

@@ -13,6 +13,8 @@ from ponderosa.training.experiment import load
 from ponderosa.training.jobs import Job
 
 Runs = list[dict[str, Any]]
+LEARNED = 0.8
+"""The accuracy on the hops of training below which a model has not learned them."""
 """The results of one model, one for each seed."""
 
 
@@ -91,15 +93,15 @@ def finding(claim: str, ours: Iterable[float], theirs: Iterable[float] | float, 
 
 
 def unlearned(task: str, seen: Mapping[str, Runs], guess: Mapping[str, Any], near: range) -> str:
-    """The models that no better than guess what they were trained on: what they do beyond it says nothing about depth."""
-    models = [
-        name for name, runs in seen.items() if statistics.fmean(average(run, near) for run in runs) <= average(guess, near)
-    ]
+    """The models that have not learned what they were trained on: what they do beyond it says nothing about depth."""
+    found = {name: statistics.fmean(average(run, near) for run in runs) for name, runs in seen.items()}
+    models = [f"{name} {accuracy:.2f}" for name, accuracy in found.items() if accuracy < LEARNED]
     if not models:
         return ""
     return (
-        f"On {task}, {', '.join(models)} did not learn even the {near[0]} to {near[-1]} hops of training, so what is said "
-        "of them here is about training, not about depth or sharing."
+        f"On {task}, right on less than {LEARNED} of the {near[0]} to {near[-1]} hops of training, where guessing reaches "
+        f"{average(guess, near):.2f}: {', '.join(models)}. What is said of these here is about training, not about depth or "
+        "sharing."
     )
 
 

@@ -51,6 +51,8 @@ class Compared:
     @property
     def near(self) -> str:
         """Whether at most half a point is lost, by the test images and by every seed."""
+        if self.all.low > 0 and min(self.each) > 0:
+            return "above it"
         if self.all.low > -HALF_A_POINT and min(self.each) > -HALF_A_POINT:
             return "within half a point below"
         return "more than half a point below" if self.all.high < -HALF_A_POINT else "not surely within half a point"

@@ -15,7 +15,7 @@ typedef enum { NORM, SHIFT, NORM_2, SHIFT_2, QUERY, QUERY_BIAS, KEY_VALUE, KEY_V
                DOWN_BIAS, PARAMETERS } Parameter;
 typedef struct { float *seen[2], *scale[2], *qkv, *attended, *up, *probabilities; } kept;
 
-enum { DEEP = 256 };
+enum { DEEP = 256 }; /* rows of one product for the gradients of weights */
 
 static const matrix nothing = {0, 0, 0};
 
