@@ -6,7 +6,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 Backward = Callable[..., Any]
 
@@ -17,12 +16,29 @@ def first_derivatives(backward: Backward) -> Backward:
     torch's own `once_differentiable` forgets that where the gradients that come in are constants: second derivatives are then
     missing without a word, though those by the function's inputs are not zero.
     """
-    once = once_differentiable(backward)
 
     @wraps(backward)
     def wrapper(ctx: Any, *grads: Tensor | None) -> Any:
-        if torch.is_grad_enabled() and not torch.compiler.is_compiling():  # a graph of the gradients is wanted
-            grads = tuple(None if grad is None else grad.detach().requires_grad_() for grad in grads)
-        return once(ctx, *grads)
+        with torch.no_grad():
+            found = backward(ctx, *grads)
+        if torch.compiler.is_compiling() or not torch.is_grad_enabled():  # nobody wants a graph of the gradients
+            return found
+        return tuple(None if each is None else _Last.apply(each.detach().requires_grad_()) for each in found)
 
     return wrapper
+
+
+class _Last(torch.autograd.Function):
+    """A gradient as it is, which has none of its own."""
+
+    @staticmethod
+    def forward(ctx: Any, gradient: Tensor) -> Tensor:
+        return gradient.clone()
+
+    @staticmethod
+    def backward(ctx: Any, *_: Tensor) -> None:
+        raise RuntimeError(
+            "second derivatives (create_graph=True) of a step whose gradients are computed by hand, once: take a "
+            "torch.nn.GRUCell as the step, not po.GRUStep; transformer blocks have them with PONDEROSA_NATIVE=0 in the "
+            "environment, under torch.nn.attention.sdpa_kernel(SDPBackend.MATH)"
+        )

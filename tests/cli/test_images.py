@@ -173,7 +173,7 @@ def test_b_16_has_its_parameters() -> None:
     ],
 )
 def test_each_run_is_held_against_its_own_baseline(name: str, base: str) -> None:
-    assert baseline(name) == base
+    assert baseline({"variants": ["patch 4", "256 wide"]}, name) == base
 
 
 def test_a_paired_interval_by_hand() -> None:

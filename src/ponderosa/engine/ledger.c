@@ -74,26 +74,14 @@ static float differentiate(int64_t size, float weight, const float *restrict val
     return sums[0];
 }
 
-static void differentiate_each(int64_t units, const float *restrict weights, const float *restrict values,
-                               const float *restrict grad, float *restrict d_weights, float *restrict d_values) {
-    for (int64_t u = 0; u < units; u++) d_weights[u] = values[u] * grad[u], d_values[u] = weights[u] * grad[u];
-}
-
 /* `others`: what the weights' gradients have from elsewhere, or NULL; d_weights is NULL where nobody asks for them. */
 void weigh_back(int64_t steps, int64_t units, int64_t size, const float *weights, const float *values, const float *grad,
                 const float *others, float *d_weights, float *d_values) {
-    for (int64_t k = 0; k < steps; k++) {
-        if (size == 1 && d_weights) {
-            int64_t at = k * units;
-            differentiate_each(units, weights + at, values + at, grad, d_weights + at, d_values + at);
-        } else for (int64_t u = 0; u < units; u++) {
-            int64_t at = k * units + u;
-            const float *given = grad + u * size;
-            float *d = d_values + at * size;
-            if (d_weights) d_weights[at] = differentiate(size, weights[at], values + at * size, given, d);
-            else for (int64_t j = 0; j < size; j++) d[j] = weights[at] * given[j];
-        }
+    for (int64_t at = 0; at < steps * units; at++) {
+        const float *given = grad + at % units * size;
+        float *d = d_values + at * size;
+        if (d_weights)
+            d_weights[at] = differentiate(size, weights[at], values + at * size, given, d) + (others ? others[at] : 0.0f);
+        else for (int64_t j = 0; j < size; j++) d[j] = weights[at] * given[j];
     }
-    if (d_weights && others)
-        for (int64_t at = 0; at < steps * units; at++) d_weights[at] += others[at];
 }

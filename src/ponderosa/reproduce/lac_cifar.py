@@ -1,6 +1,5 @@
 """What LAC's table 2 and figure 1 share: the runs on CIFAR-10, and each one's answers to the test images."""
 
-import re
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -13,8 +12,6 @@ from ponderosa.measure.evaluate import evaluate
 from ponderosa.reproduce.recipe import expand, kept
 from ponderosa.training.experiment import load
 from ponderosa.training.jobs import Job
-
-VARIANT = re.compile(r", (patch \d+|\d+ wide)$")
 
 
 def jobs(recipe: Mapping[str, Any], root: Path) -> dict[str, list[Job]]:
@@ -38,16 +35,15 @@ def _variant(
     return expand(few, {f"{run}, {name}": changed(recipe["runs"][run]) for run in runs}, root)
 
 
-def baseline(name: str) -> str:
+def baseline(recipe: Mapping[str, Any], name: str) -> str:
     """The run without halting that a run is held against."""
     model = name.removeprefix("control: ").split()[0].rstrip(",")
-    return ", ".join(filter(None, [model, variant(name)]))
+    return ", ".join(filter(None, [model, variant(recipe, name)]))
 
 
-def variant(name: str) -> str:
-    """What a run is of: "" for the recipe's own size, "patch 4", "256 wide"."""
-    found = VARIANT.search(name)
-    return found[1] if found else ""
+def variant(recipe: Mapping[str, Any], name: str) -> str:
+    """Which of the recipe's variants a run is of; "" for its own size."""
+    return next((each for each in recipe["variants"] if name.endswith(f", {each}")), "")
 
 
 def scores(group: list[Job]) -> Tensor:

@@ -20,7 +20,7 @@ def outcome(recipe: Mapping[str, Any], groups: Mapping[str, list[Job]]) -> Outco
 
     trained = {name: group for name, group in groups.items() if group}
     found = {name: results(group) for name, group in trained.items()}
-    differences = {name: _difference(trained, name, baseline(name)) for name in trained}
+    differences = {name: _difference(trained, name, baseline(recipe, name)) for name in trained}
     columns = {
         "method": "method", "seeds": "seeds", "batches": "batches", "accuracy": "accuracy", "steps": "mean layers",
         "saved": "layers saved", "difference": "points against the baseline [95 % over test images]", "each": "of each seed",
@@ -29,9 +29,9 @@ def outcome(recipe: Mapping[str, Any], groups: Mapping[str, list[Job]]) -> Outco
     rows = [_row(recipe, found, name, differences[name]) for name in trained]
     pictures = {
         "-".join(["frontier", *of.split()]): plots.frontier(
-            [_point(name.removesuffix(f", {of}"), runs) for name, runs in found.items() if variant(name) == of]
+            [_point(name.removesuffix(f", {of}"), runs) for name, runs in found.items() if variant(recipe, name) == of]
         )
-        for of in dict.fromkeys(variant(name) for name in found)
+        for of in dict.fromkeys(variant(recipe, name) for name in found)
     }
     return Outcome(rows, columns, reading(recipe, trained, found, differences), pictures)
 
@@ -73,14 +73,14 @@ def _row(
     runs = found[name]
     return {
         "method": name, "seeds": len(runs), "batches": runs[0]["batches"], "accuracy": plus_minus(runs, "accuracy", 4),
-        "steps": plus_minus(runs, "mean_steps", 2), "saved": _saved(found, name),
+        "steps": plus_minus(runs, "mean_steps", 2), "saved": _saved(recipe, found, name),
         "difference": difference and difference.all.points(),
         "each": difference and ", ".join(f"{100 * one:+.2f}" for one in difference.each), "paper": recipe["paper"].get(name),
     }  # fmt: skip
 
 
-def _saved(found: Mapping[str, list[dict[str, Any]]], name: str) -> str:
-    full = found.get(baseline(name), found[name])[0]["max_steps"]
+def _saved(recipe: Mapping[str, Any], found: Mapping[str, list[dict[str, Any]]], name: str) -> str:
+    full = found.get(baseline(recipe, name), found[name])[0]["max_steps"]
     return f"{1 - spread(found[name], 'mean_steps')[0] / full:.0%}"
 
 
@@ -95,20 +95,18 @@ def reading(
     ]
     for name, difference in differences.items():
         if "LAC" in name and difference is not None:
-            said.append(
-                f"{name} saves {_saved(found, name)} of the layers, {difference.all.points()} points against its baseline: "
-                f"{difference.near}."
-            )
-    return " ".join(said + [_beside(groups, found, name) for name in found if "control" in name])
+            saved, points = _saved(recipe, found, name), difference.all.points()
+            said.append(f"{name} saves {saved} of the layers, {points} points against its baseline: {difference.near}.")
+    return " ".join(said + [_beside(recipe, groups, found, name) for name in found if "control" in name])
 
 
-def _beside(groups: Mapping[str, list[Job]], found: Mapping[str, list[dict[str, Any]]], control: str) -> str:
+def _beside(
+    recipe: Mapping[str, Any], groups: Mapping[str, list[Job]], found: Mapping[str, list[dict[str, Any]]], control: str
+) -> str:
     """The runs that take about as many layers as a control (one more or less), against it."""
-    layers = spread(found[control], "mean_steps")[0]
-    rivals = [
-        name for name in found
-        if "LAC" in name and baseline(name) == baseline(control) and abs(spread(found[name], "mean_steps")[0] - layers) <= 1
-    ]  # fmt: skip
+    layers, base = spread(found[control], "mean_steps")[0], baseline(recipe, control)
+    alike = [name for name in found if "LAC" in name and baseline(recipe, name) == base]
+    rivals = [name for name in alike if abs(spread(found[name], "mean_steps")[0] - layers) <= 1]
     seen = [(name, _difference(groups, name, control)) for name in rivals]
     against = ", ".join(f"{name} {difference.all.points()}" for name, difference in seen if difference)
     return f"Against {control.removeprefix('control: ')}, at about as many layers: {against or 'nothing to compare'}."

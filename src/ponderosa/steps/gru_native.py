@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from ponderosa import native
+from ponderosa.compiling import constant
 from ponderosa.derivatives import first_derivatives
 from ponderosa.steps.gru_unroll import Stop, taken
 
@@ -66,11 +67,9 @@ def fits(state: Tensor, weight: Tensor) -> bool:
     return state.dtype == weight.dtype == torch.float32 and state.device.type == "cpu" and _available()
 
 
+@constant
 def _available() -> bool:
     return library() is not None
-
-
-_available._dynamo_marked_constant = True  # type: ignore[attr-defined]  # the compiler is to call it: see `signature`
 
 
 @lru_cache(maxsize=1)
