@@ -88,11 +88,11 @@ def is_fixed(run: Run) -> bool:
     return not run["adaptive"] if "adaptive" in run else plain(run.get("name")).casefold().split()[:1] == ["fixed"]
 
 
-def short(label: str, limit: int = 20) -> str:
+def short(label: str, limit: int = 32) -> str:
     """A label cut in its middle: the ends of similar names differ most.
 
     >>> short("LAC with alpha 0.8 and a minimum of 3 steps")
-    'LAC with al… 3 steps'
+    'LAC with alpha 0.8 and … 3 steps'
     """
     return label if len(label) <= limit else f"{label[: limit - 9]}…{label[-8:]}"
 
@@ -114,7 +114,7 @@ def legend(figure: "Figure", entries: Sequence[Look]) -> None:
     from matplotlib.lines import Line2D
 
     handles = [Line2D([], [], color=look.color, marker=look.marker, linestyle=look.dash) for look in entries]
-    labels = [short(look.label, 32) for look in entries]
+    labels = [short(look.label) for look in entries]
     columns = max(1, min(4, len(labels), 55 // (max(map(len, labels)) + 7)))
     figure.set_figheight(figure.get_figheight() + 0.2 * -(-len(entries) // columns))
     figure.legend(handles, labels, loc="outside lower center", ncols=columns)
