@@ -56,6 +56,20 @@ def test_fitted_saved_and_loaded(tmp_path: Path) -> None:
     assert again.depths("unheard") == [LAYERS]
 
 
+def test_it_chooses_among_the_pieces_that_it_is_told() -> None:
+    """The loss is that of the softmax over these pieces alone, and their rows of the embeddings alone are its matrix."""
+    tokenizer, encoder = wordpiece(WORDS), model("bert-encoder").float()
+    ids = torch.tensor(tokenizer(TEXTS[:1])["input_ids"])
+    pieces, chosen = ids.unique(), torch.tensor([[False, True, False, False, False, False]])
+    few = MaskedLanguageModel(encoder, tokenizer.mask_token_id, 0, pieces).eval()
+    hidden = ids.masked_fill(chosen, tokenizer.mask_token_id)
+    with torch.no_grad():
+        states = torch.stack(encoder(hidden, attention_mask=ids.ne(0).long(), output_hidden_states=True).hidden_states[1:])
+        logits = few.transform(states[:, chosen]) @ encoder.get_input_embeddings().weight[pieces].T
+        expected = -logits.log_softmax(-1)[..., pieces.tolist().index(ids[chosen].item())]
+        torch.testing.assert_close(few.losses(ids, hidden, chosen), expected)
+
+
 def test_training_lowers_the_loss() -> None:
     tokenizer = wordpiece(WORDS)
     torch.manual_seed(0)

@@ -37,10 +37,18 @@ def test_operations_are_those_really_done():
 
 
 def test_operations_include_halted_examples_that_a_small_network_carries_along():
-    chosen, batch = net(po.PlannedDepth(lambda x: 1 + (x != 0).sum(1) % 4)), TASK.batch("test", 0, 64)
-    needed = cost(chosen, batch.x)
-    assert needed.done == pytest.approx(closed_form(chosen.eval()(batch.x).steps.float().mean().item()))
-    assert needed.done < operations(chosen, batch) <= needed.full == closed_form(5)
+    """Where they halt as they go; those whose depths are known beforehand leave at once."""
+
+    class Undecided(po.PlannedDepth):
+        def depths(self, memory):
+            return None
+
+    for halting, at_once in ((po.PlannedDepth, True), (Undecided, False)):
+        chosen, batch = net(halting(lambda x: 1 + (x != 0).sum(1) % 4)), TASK.batch("test", 0, 64)
+        needed = cost(chosen, batch.x)
+        assert needed.done == pytest.approx(closed_form(chosen.eval()(batch.x).steps.float().mean().item()))
+        done = operations(chosen, batch)
+        assert done == pytest.approx(needed.done) if at_once else needed.done < done <= needed.full == closed_form(5)
 
 
 def test_time_is_measured_for_each_network():

@@ -13,7 +13,7 @@ from tests.training.conftest import environment, metrics, train
 def pairs(tmp_path_factory):
     """Every halting trained by one process (this one), and by two under torchrun."""
     one, two = tmp_path_factory.mktemp("one"), tmp_path_factory.mktemp("two")
-    torchrun = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port", "29611"]
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     words = [*torchrun, "-m", "tests.training.parallel_runs", str(two)]
     done = subprocess.run(words, env=environment(), capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 0, done.stderr[-3000:]

@@ -60,9 +60,6 @@ class Paced(PlannedDepth):
     def begin(self, state: Tensor, units: Units) -> Memory:
         return {**super().begin(state, units), "other": self.other.begin(state, units)}
 
-    def ends(self, memory: Memory) -> set[int] | None:
-        return self.other.ends(memory["other"])
-
     def update(self, n: int | Tensor, state: Tensor, output: Tensor | None, memory: Memory) -> Verdict:
         _, _, seen = self.other.update(n, state, output, memory["other"])
         share, done, memory = super().update(n, state, output, memory)

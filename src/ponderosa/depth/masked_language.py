@@ -18,15 +18,20 @@ class MaskedLanguageModel(nn.Module):
         encoder: a text encoder of `transformers`.
         mask: the id of the token that stands for a masked one.
         padding: the id of padding.
+        pieces: the ids among which it chooses, by default all; only these can be predicted. Those of the task's texts are a
+            fifth of a vocabulary, and the product with it at every layer is most of the work.
     """
 
-    def __init__(self, encoder: Any, mask: int, padding: int):
+    def __init__(self, encoder: Any, mask: int, padding: int, pieces: Tensor | None = None):
         super().__init__()
         self.encoder, self.mask, self.padding = encoder, mask, padding
         self.embeddings: nn.Embedding = encoder.get_input_embeddings()
-        size = self.embeddings.embedding_dim
+        count, size = self.embeddings.num_embeddings, self.embeddings.embedding_dim
+        self.pieces = torch.arange(count) if pieces is None else pieces
+        self.place = torch.full((count,), -1).index_copy(0, self.pieces, torch.arange(len(self.pieces)))
+        """Where a piece stands among those to choose from; -1 for none of them."""
         self.transform = nn.Sequential(nn.Linear(encoder.config.hidden_size, size), nn.GELU(), nn.LayerNorm(size))
-        self.bias = nn.Parameter(torch.zeros(self.embeddings.num_embeddings))
+        self.bias = nn.Parameter(torch.zeros(len(self.pieces)))
 
     def losses(self, ids: Tensor, hidden: Tensor, chosen: Tensor) -> Tensor:
         """The loss of every layer for each chosen token `[layers, chosen]`: `ids` `[batch, token]` are the true ones,
@@ -34,8 +39,8 @@ class MaskedLanguageModel(nn.Module):
         states = self.encoder(hidden, attention_mask=(ids != self.padding).long(), output_hidden_states=True).hidden_states
         # all layers at once: one product with the vocabulary's matrix, and one for its gradient
         seen = torch.stack([state[chosen] for state in states[1:]])
-        logits = F.linear(self.transform(seen), self.embeddings.weight, self.bias)
-        target = ids[chosen].repeat(len(seen))
+        logits = F.linear(self.transform(seen), self.embeddings.weight[self.pieces], self.bias)
+        target = self.place[ids[chosen]].repeat(len(seen))
         return F.cross_entropy(logits.flatten(0, 1), target, reduction="none").view(len(seen), -1)
 
     def fit(

@@ -100,7 +100,9 @@ def fitted_losses(
     vocabulary = Vocabulary.of(tokenizer)
     encoded = tokenizer(list(texts), truncation=True, max_length=max_tokens)["input_ids"]
     torch.manual_seed(seed)
-    model = MaskedLanguageModel(copy.deepcopy(encoder.base_model), tokenizer.mask_token_id, tokenizer.pad_token_id or 0)
+    pieces = torch.tensor(sorted({piece for ids in encoded for piece in ids}), dtype=torch.long)
+    mask, padding = tokenizer.mask_token_id, tokenizer.pad_token_id or 0
+    model = MaskedLanguageModel(copy.deepcopy(encoder.base_model), mask, padding, pieces)
     special = vocabulary.is_special(torch.arange(len(vocabulary.pieces)))
     if batches:
         model.fit(encoded, special, batches=batches, batch_size=batch_size, lr=lr, seed=seed, progress=progress)

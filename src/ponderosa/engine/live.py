@@ -10,8 +10,8 @@ from torch import Tensor, nn
 
 from ponderosa.engine.head import answer
 from ponderosa.engine.packing import advance, real_tokens
-from ponderosa.engine.rows import Parts, check_rows, concatenate, select
-from ponderosa.halting.base import Halting, Units
+from ponderosa.engine.rows import Parts, check_rows, concatenate, replace, select
+from ponderosa.halting.base import Halting, Memory, Units
 from ponderosa.host import Array, host, tensor
 from ponderosa.steps.base import Step
 from ponderosa.steps.tokens import Tokens
@@ -29,13 +29,10 @@ class Live:
         self.per_token, self.hard = halting.unit == "token", halting.hard
         self.carried: dict[str, Tree] = {}
         self.tokens: Tokens | None = None
-        self.ends: set[int] | None = None
-        """The steps at which somebody may be done; None for any."""
 
-    def begin(self, rows: Array, x: Tree, state: Tree, units: Units) -> Live:
-        """Before the first step of the examples that `rows` name."""
+    def begin(self, rows: Array, x: Tree, state: Tree, units: Units, memory: Memory) -> Live:
+        """Before the first step of the examples that `rows` name; `memory` is what the halting began with."""
         read, count = self.step.read(state), len(rows)
-        memory = self.halting.begin(read, units)
         self.carried = {
             "rows": rows, "taken": np.zeros(count, np.int64),
             "alive": np.ones(units.shape, bool) if units.real is None else host(units.real),
@@ -49,7 +46,6 @@ class Live:
         if not self.hard:
             self.carried["weights"] = read.new_zeros(*units.shape, self.max_steps)
             self.carried["weighed"] = tree_map(torch.zeros_like, state)
-        self.ends = self.halting.ends(self.carried["memory"])
         check_rows(self.carried, count)
         return self
 
@@ -68,19 +64,6 @@ class Live:
         self.tokens = None if chosen is None else Tokens.of(chosen, self.tokens)
         return self.tokens
 
-    def next_end(self, n: int) -> int:
-        """The first step after `n` at which somebody may be done; the limit, if nobody is before."""
-        return n + 1 if self.ends is None else min([self.max_steps, *(end for end in self.ends if end > n)])
-
-    def take_steps(self, first: int, last: int) -> Array | None:
-        """Take these steps, where nobody can be done before the last; the places of those who end with it."""
-        if first < last:  # without a look at anyone: between large matrix products each look costs as much as a small one
-            context, state, needed = self.carried["context"], self.carried["state"], self.needed
-            for n in range(first, last):
-                state = advance(self.step, context, state, n, needed)
-            self.carried["state"] = state
-        return self.take_step(last)
-
     def take_step(self, n: int | None = None) -> Array | None:
         """Take step `n`, or each example its own next one; the places of the examples that end with it, None if none does."""
         carried = self.carried
@@ -88,9 +71,6 @@ class Live:
         taken: Any = n or (carried["taken"] + 1).clip(max=self.max_steps)
         number = n or tensor(taken, self.step.read(carried["state"]))
         state = advance(self.step, carried["context"], carried["state"], number, self.needed)
-        if n and self.ends is not None and n not in self.ends and n < self.max_steps:
-            carried["state"], carried["taken"] = state, n
-            return None
         read = self.step.read(state)
         output = answer(self.head, read, number, carried["head_mask"]) if self.halting.reads_output else None
         of_units = taken if self.halting.on_host else number
@@ -159,16 +139,20 @@ class Live:
         rows, state, answered, steps, weights = found if len(places) == len(self) else select(found, places)
         return Parts(rows, state, answered, np.full(len(rows), steps) if isinstance(steps, int) else steps, weights)
 
-    def part(self, places: Array) -> Live:
+    def part(self, places: Array | slice) -> Live:
         """The examples at these places on their own."""
         other = Live(self.step, self.halting, self.head, self.max_steps)
-        other.carried, other.ends = select(self.carried, places), self.ends
+        other.carried = select(self.carried, places)
         return other
 
     def add(self, other: Live) -> None:
         """Take other examples of the same kind along."""
         self.carried = concatenate(self.carried, other.carried, len(self), len(other))
-        self.ends = None if self.ends is None or other.ends is None else self.ends | other.ends
+
+    def fill(self, other: Live) -> None:
+        """Other examples of the same kind take the places of as many that have ended."""
+        ended = np.flatnonzero(~self.carried["going" if self.per_token else "alive"])
+        self.carried = replace(self.carried, other.carried, ended[: len(other)], len(self))
 
     def drop(self) -> None:
         """Go on without the examples that have ended."""

@@ -1,6 +1,6 @@
 """Examples as rows of many tensors: chosen, put together, and what they leave with."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,15 +33,26 @@ def check_rows(tree: Tree, examples: int) -> None:
             )
 
 
-def select(tree: Tree, places: Array) -> Tree:
-    """The examples at these places, of every tensor and array."""
+def going(depths: Array) -> list[int]:
+    """How many take step 1, 2, ... of those who stand deepest first.
+
+    >>> going(np.array([4, 2, 2]))
+    [3, 3, 1, 1]
+    """
+    most, least = (int(depths[0]), int(depths[-1])) if len(depths) else (0, 0)
+    fewer = np.searchsorted(-depths, -np.arange(least + 1, most + 1), side="right").tolist() if most > least else []
+    return [len(depths)] * least + fewer
+
+
+def select(tree: Tree, places: Array | slice) -> Tree:
+    """The examples at these places, of every tensor and array; those of a slice are views."""
     index: Tensor | None = None
 
     def of(leaf: Any) -> Any:
         nonlocal index
         if not isinstance(leaf, (Tensor, np.ndarray)) or not leaf.ndim:
             return leaf
-        if isinstance(leaf, np.ndarray):
+        if isinstance(places, slice) or isinstance(leaf, np.ndarray):
             return leaf[places]
         if index is None or index.device != leaf.device:
             index = tensor(places, leaf)
@@ -51,12 +62,32 @@ def select(tree: Tree, places: Array) -> Tree:
 
 
 def concatenate(one: Tree, other: Tree, examples: int, others: int) -> Tree:
-    """Both together; what only one side has noted yet (a first answer, known keys and values) is zero on the other."""
+    """Both together."""
+    return _both(_cat, one, other, examples, others)
+
+
+def replace(one: Tree, other: Tree, places: Array, examples: int) -> Tree:
+    """One's examples, with the other's at these places."""
+
+    def put(leaf: Any, new: Any) -> Any:
+        if not isinstance(leaf, (Tensor, np.ndarray)) or not leaf.ndim:
+            return leaf
+        if isinstance(leaf, Tensor):
+            return leaf.index_copy(0, tensor(places, leaf), new)
+        leaf = leaf.copy()
+        leaf[places] = new
+        return leaf
+
+    return _both(put, one, other, examples, len(places))
+
+
+def _both(fn: Callable[[Any, Any], Any], one: Tree, other: Tree, examples: int, others: int) -> Tree:
+    """Leaf by leaf; what only one side has noted yet (a first answer, known keys and values) is zero on the other."""
     if isinstance(one, dict):
-        return {key: concatenate(one.get(key), other.get(key), examples, others) for key in {**one, **other}}
+        return {key: _both(fn, one.get(key), other.get(key), examples, others) for key in {**one, **other}}
     one = _nothing(other, examples) if one is None else one
     other = _nothing(one, others) if other is None else other
-    return tree_map(_cat, one, other)
+    return tree_map(fn, one, other)
 
 
 def _nothing(like: Any, examples: int) -> Any:

@@ -66,6 +66,11 @@ class Schedule:
         if waiting is None:
             self.queues[place] = Waiting(live, self.round)
             return
+        if waiting.halted >= len(live):
+            waiting.live.fill(live)
+            waiting.halted -= len(live)
+            waiting.leaves = waiting.leaves and waiting.halted > 0
+            return
         if waiting.halted:
             self._leave(waiting)
         waiting.live.add(live)

@@ -29,9 +29,9 @@ class Thrift:
         self.fixed = gathers * GATHER
         self.wasted = 0.0
 
-    def pays(self, halted: int, going: int, steps: int = 1) -> bool:
-        """Whether to leave the halted examples behind before the next steps, at the last of which somebody may end."""
-        self.wasted += halted * self.row * steps
+    def pays(self, halted: int, going: int) -> bool:
+        """Whether to leave the halted examples behind before the next step."""
+        self.wasted += halted * self.row
         if not halted or self.wasted < self.fixed + going * self.copy:
             return False
         self.wasted = 0.0

@@ -50,6 +50,10 @@ class Units:
         return self.mask if len(self.shape) > 1 else None
 
 
+_TOGETHER = ("begin", "update", "on_host", "depths")
+"""What a subclass overrides together, or loses: promises about one that hold for another's code do not hold for its own."""
+
+
 class Halting(nn.Module, ABC):
     """When to stop. Subclass it, implement `begin`, `update` and `loss`, and every engine runs it.
 
@@ -75,8 +79,11 @@ class Halting(nn.Module, ABC):
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
-        if not vars(cls).keys().isdisjoint(("begin", "update")):
-            cls.on_host = vars(cls).get("on_host", False)
+        said = {name: next(i for i, c in enumerate(cls.__mro__) if name in vars(c)) for name in _TOGETHER}
+        if min(said["begin"], said["update"]) < said["on_host"]:
+            cls.on_host = False
+        if said["update"] < said["depths"]:
+            cls.depths = Halting.depths  # type: ignore[method-assign]
 
     @property
     def hard(self) -> bool:
@@ -90,11 +97,9 @@ class Halting(nn.Module, ABC):
     def begin(self, state: Tensor, units: Units) -> Memory:
         """The memory before the first step. `state` is the tensor that the step says is read."""
 
-    def ends(self, memory: Memory) -> set[int] | None:
-        """The steps at which some unit may be done, where that is known before the first one; None for any step.
-
-        At the others an engine need not ask: `update` is not called, so it must have nothing to remember there.
-        """
+    def depths(self, memory: Memory) -> Tensor | None:
+        """How many steps each unit takes, where a hard mechanism knows it before the first one: then `update` need not be
+        asked. More than the limit is the limit. Whoever overrides `update` has to say it again."""
         return None
 
     def linear_gate(self) -> Gate | None:

@@ -56,10 +56,10 @@ class AnyOf(Halting):
     def begin(self, state: Tensor, units: Units) -> Memory:
         return {str(i): h.begin(state, units) for i, h in enumerate(self.parts)}
 
-    def ends(self, memory: Memory) -> set[int] | None:
-        each = [h.ends(memory[str(i)]) for i, h in enumerate(self.parts)]
-        known = [ends for ends in each if ends is not None]
-        return set[int]().union(*known) if len(known) == len(each) else None
+    def depths(self, memory: Memory) -> Tensor | None:
+        each = [h.depths(memory[str(i)]) for i, h in enumerate(self.parts)]
+        known = [depths for depths in each if depths is not None]
+        return reduce(torch.minimum, known) if len(known) == len(each) else None
 
     def update(self, n: int | Tensor, state: Tensor, output: Tensor | None, memory: Memory) -> Verdict:
         results = [h.update(n, state, output, memory[str(i)]) for i, h in enumerate(self.parts)]
@@ -106,10 +106,9 @@ class Bounded(Halting):
         zero = state.new_zeros(units.shape)
         return memory if self.hard else memory | {"spent": zero, "owed": zero}
 
-    def ends(self, memory: Memory) -> set[int] | None:
-        ends = self.halting.ends(memory["inner"])
-        held = set() if self.max_steps is None else {self.max_steps}
-        return None if ends is None else held | {max(n, self.min_steps) for n in ends}
+    def depths(self, memory: Memory) -> Tensor | None:
+        depths = self.halting.depths(memory["inner"])
+        return None if depths is None else depths.clamp(self.min_steps, self.max_steps)
 
     def update(self, n: int | Tensor, state: Tensor, output: Tensor | None, memory: Memory) -> Verdict:
         share, done, inner = self.halting.update(n, state, output, memory["inner"])

@@ -7,6 +7,9 @@ from ponderosa.halting.base import Halting, Memory, Units, Verdict
 from ponderosa.halting.losses import Criterion, answer_loss
 from ponderosa.solution import Solution
 
+FOREVER = torch.iinfo(torch.int64).max
+"""More steps than any limit allows."""
+
 
 class Fixed(Halting):
     """Never halts before the step limit; the answer is the last state.
@@ -19,15 +22,16 @@ class Fixed(Halting):
 
     hard = True
     adaptive = False
+    on_host = True
 
     def begin(self, state: Tensor, units: Units) -> Memory:
-        return {"never": torch.zeros(units.shape, dtype=torch.bool, device=state.device)}
+        return {"depth": torch.full(units.shape, FOREVER, device=state.device)}
 
-    def ends(self, memory: Memory) -> set[int]:
-        return set()
+    def depths(self, memory: Memory) -> Tensor:
+        return memory["depth"]
 
     def update(self, n: int | Tensor, state: Tensor, output: Tensor | None, memory: Memory) -> Verdict:
-        return None, memory["never"], memory
+        return None, memory["depth"] <= n, memory
 
     def loss(self, solution: Solution, target: Tensor, criterion: Criterion) -> Tensor:
         return answer_loss(solution, target, criterion)

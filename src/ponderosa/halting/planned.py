@@ -55,8 +55,8 @@ class PlannedDepth(Halting):
             )
         return {"depth": depth.to(state.device) + self.shift}
 
-    def ends(self, memory: Memory) -> set[int] | None:
-        return {max(depth, 1) for depth in memory["depth"].flatten().tolist()}
+    def depths(self, memory: Memory) -> Tensor:
+        return memory["depth"]
 
     def update(self, n: int | Tensor, state: Tensor, output: Tensor | None, memory: Memory) -> Verdict:
         done = memory["depth"] <= n

@@ -4,6 +4,7 @@ import torch
 from torch import Tensor
 
 from ponderosa.halting.base import Halting, Memory, Units, Verdict
+from ponderosa.halting.fixed import FOREVER
 from ponderosa.halting.losses import Criterion, answer_loss
 from ponderosa.keys import uniform
 from ponderosa.solution import Solution
@@ -28,6 +29,7 @@ class RandomDepth(Halting):
 
     hard = True
     adaptive = False
+    on_host = True
 
     def __init__(self, least: int, most: int, *, seed: int = 0):
         super().__init__()
@@ -37,13 +39,15 @@ class RandomDepth(Halting):
 
     def begin(self, state: Tensor, units: Units) -> Memory:
         if not self.training:
-            return {"never": torch.zeros(units.shape, dtype=torch.bool, device=state.device)}
+            return {"depth": torch.full(units.shape, FOREVER, device=state.device)}
         draw = uniform(self.seed, units.key.to(state.device))
         return {"depth": self.least + (draw * (self.most - self.least + 1)).long()}
 
+    def depths(self, memory: Memory) -> Tensor:
+        return memory["depth"]
+
     def update(self, n: int | Tensor, state: Tensor, output: Tensor | None, memory: Memory) -> Verdict:
-        done = memory["depth"] <= n if "depth" in memory else memory["never"]
-        return None, done, memory
+        return None, memory["depth"] <= n, memory
 
     def loss(self, solution: Solution, target: Tensor, criterion: Criterion) -> Tensor:
         return answer_loss(solution, target, criterion)

@@ -71,8 +71,8 @@ class HaltingUnit(Halting):
         logits = self.gate(read_units(state, self.unit, units.mask))
         return {"p": logits.softmax(-1)} if self.training else {"depth": logits.argmax(-1) + 1 + self.shift}
 
-    def ends(self, memory: Memory) -> set[int] | None:
-        return {max(depth, 1) for depth in memory["depth"].unique().tolist()} if "depth" in memory else None
+    def depths(self, memory: Memory) -> Tensor | None:
+        return memory.get("depth")
 
     def update(self, n: int | Tensor, state: Tensor, output: Tensor | None, memory: Memory) -> Verdict:
         if "depth" in memory:

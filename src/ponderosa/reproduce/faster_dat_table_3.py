@@ -32,9 +32,19 @@ def outcome(recipe: Mapping[str, Any], groups: Mapping[str, list[Job]]) -> Outco
         "depth": "mean depth", "bound": "speed-up possible", "examples": "training / test examples",
         "paper": "paper (BERT-base)",
     }  # fmt: skip
-    missing = [name for name, group in groups.items() if not group]
-    text = f"{reading(found)} Not trained yet: {', '.join(missing)}." if missing else reading(found)
+    text = " ".join(filter(None, [reading(found), _missing(groups)]))
     return Outcome(rows, columns, text, {})
+
+
+def _missing(groups: Mapping[str, list[Job]]) -> str:
+    """What there is no run of yet, task by task."""
+    methods: dict[str, list[str]] = {}
+    for name, group in groups.items():
+        task, method = name.split(": ", 1)
+        methods.setdefault(task, []).extend([] if group else [method])
+    every = len({name.split(": ", 1)[1] for name in groups})
+    said = [f"{task} ({'all' if len(each) == every else ', '.join(each)})" for task, each in methods.items() if each]
+    return f"Not trained yet: {', '.join(said)}." if said else ""
 
 
 def possible(runs: list[dict[str, Any]], full: list[dict[str, Any]]) -> str:

@@ -30,6 +30,8 @@ def attend_packed(
 ) -> Tensor:
     """Packed: queries `[rows, size]` and keys and values `[rows, 2 size]` of one example after the other, as many rows of each
     as the counts say; gives `[query rows, size]`. Examples never meet."""
+    if len(query_counts) == 1:
+        return attend(queries[None], keys_values[None], heads)[0]
     asking = [(q, k) for q, k in zip(query_counts, key_counts, strict=True) if q]
     q_counts, k_counts = [q for q, _ in asking], [k for _, k in asking]
     needed, padded = sum(q * k for q, k in asking), len(asking) * max(q_counts) * max(k_counts)

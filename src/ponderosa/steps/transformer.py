@@ -53,7 +53,7 @@ class TokenStep(Step):
 
     def advance(self, context: Tree, state: Tensor, n: int | Tensor, active: Tensor | None = None) -> Tensor:
         """All tokens, padded. With frozen keys and values `active` `[batch, token]` must say who has not halted."""
-        layer, h = self.layer(n), self._seen(context, state, n)
+        layer, h = self.layer(n), self.seen(state, n, context.get("input"))
         if context["mask"] is None and not self.frozen_kv and block_native.fits(layer, h):
             return block_native.advance(layer, h)
         if self.hyper is not None:
@@ -72,7 +72,7 @@ class TokenStep(Step):
 
     def advance_packed(self, context: Tree, state: Tensor, n: int | Tensor, active: Tokens) -> Tensor:
         """Only the `active` tokens, packed; the others keep their state. Equals `advance`, frozen."""
-        h, shown = self._seen(context, state, n), _shown(context, active)
+        h, shown = self.seen(state, n, context.get("input")), _shown(context, active)
         asking, showing = self._planned(self.layer(n), h, context["mask"], active, shown)
         seen, keys_values = active.pack(h), self._keys_values(context, showing, h, active, shown)
         attended = attend_packed(asking.queries(seen), keys_values, asking.heads, active.counts, shown.counts)
@@ -109,14 +109,14 @@ class TokenStep(Step):
         """Whether keys and values depend on the token's state alone, not on the step or on other tokens."""
         return self.tied and self.signal is None and self.hyper is None
 
-    def _seen(self, context: Tree, state: Tensor, n: int | Tensor) -> Tensor:
-        """What the layer sees: the state, with the input and the step's signal where there are any."""
-        if self.recall:
-            state = state + context["input"]
+    def seen(self, state: Tensor, n: int | Tensor, x: Tensor | None) -> Tensor:
+        """What the layer sees: the state, with the input `x` where it is seen again, and the step's signal if there is one."""
+        if x is not None:
+            state = state + x
         if self.signal is None:
             return state
         number = torch.as_tensor(n, device=state.device) - 1
-        return state + self.signal(number).view(-1, 1, self.signal.embedding_dim)
+        return state + self.signal(number).view(*number.shape, *(1,) * number.ndim, self.signal.embedding_dim)
 
 
 class TransformerStep(TokenStep):

@@ -39,8 +39,8 @@ class Traffic:
 
     @property
     def wants_more(self) -> bool:
-        """Whether another request could start soon."""
-        return sum(map(len, self.waiting.values())) + sum(map(len, self.begun.values())) < self.slots
+        """Whether another request could start soon: two batches at hand let one begin whole while the other is used up."""
+        return sum(map(len, self.waiting.values())) + sum(map(len, self.begun.values())) < 2 * self.slots
 
     def ask(self, number: int, given: Tree) -> None:
         """Take in a request; its answer comes out of a later `round`."""
@@ -72,8 +72,7 @@ class Traffic:
             self._begin_waiting(of_kind)
         begun = self.begun.pop(of_kind, None)
         if begun is not None and len(begun) > room:
-            places = np.arange(len(begun))
-            self.begun[of_kind], begun = begun.part(places[room:]), begun.part(places[:room])
+            self.begun[of_kind], begun = begun.part(slice(room, None)), begun.part(slice(room))
         if begun is not None:
             self.schedule.admit(of_kind, begun)
 
@@ -103,7 +102,8 @@ class Traffic:
         like = next(net.parameters(), torch.empty(0))
         lengths = [self.lengths[number] for number in numbers] if self.tokens else None
         x, state, units = net.begin(**batched([request for _, request in new], lengths, like))
-        return Live(net.step, net.halting, net.head, net.max_steps).begin(np.array(numbers), x, state, units)
+        memory = net.halting.begin(net.step.read(state), units)
+        return Live(net.step, net.halting, net.head, net.max_steps).begin(np.array(numbers), x, state, units, memory)
 
     def _fail(self, rows: Array, error: Exception) -> None:
         for number in rows.tolist():

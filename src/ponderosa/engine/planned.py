@@ -1,0 +1,47 @@
+"""Depths known in advance: the examples stand in the order of their depths, deepest first, so those that leave are always the
+last ones, and between two steps nothing is looked at or gathered."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+
+from ponderosa.engine.packing import advance, real_tokens
+from ponderosa.engine.planned_tokens import advance_tokens, stays_packed
+from ponderosa.engine.rows import check_rows, going, select
+from ponderosa.halting.base import Units
+from ponderosa.host import Array
+from ponderosa.steps.base import Step
+from ponderosa.steps.tokens import Tokens
+from ponderosa.tree import Tree, tree_map
+
+
+def as_planned(step: Step, x: Tree, state: Tree, units: Units, steps: Array) -> Tree:
+    """The state after each unit's own `steps` `[batch]` or `[batch, token]`, 0 for padding."""
+    context, per_token = step.prepare(x, units.mask), steps.ndim > 1
+    deepest = steps.max(1, initial=0) if per_token else steps
+    order = None if (deepest[1:] <= deepest[:-1]).all() else np.argsort(-deepest, kind="stable")
+    real = None if units.mask is None else real_tokens(step, step.read(state), units.mask)
+    of_tokens = steps if per_token else None if real is None else steps[:, None] * real
+    if of_tokens is not None and len(steps) and stays_packed(step):
+        return advance_tokens(step, context, state, order, of_tokens, real)
+    check_rows((context, state), len(steps))
+    if order is None:
+        return _advance(step, context, state, deepest, of_tokens)
+    context, state, deepest, of_tokens = select((context, state, deepest, of_tokens), order)
+    return select(_advance(step, context, state, deepest, of_tokens), order.argsort())
+
+
+def _advance(step: Step, context: Tree, state: Tree, deepest: Array, of_tokens: Array | None) -> Tree:
+    """All steps of examples that stand deepest first."""
+    rows, left = len(deepest), []
+    for n, count in enumerate(going(deepest) or [0], 1):  # an empty batch, too: its state is then of the right kind
+        if count < rows:
+            left.append(tree_map(torch.clone, select(state, slice(count, None))))  # a view would keep all of it in memory
+            context, state, of_tokens = select((context, state, of_tokens), slice(count))
+            rows = count
+        if of_tokens is None:
+            state = step.advance(context, state, n)
+        else:
+            state = advance(step, context, state, n, Tokens(of_tokens >= n))
+    return tree_map(lambda *parts: torch.cat(parts), state, *reversed(left)) if left else state
