@@ -136,3 +136,27 @@ def test_what_makes_no_sense_is_refused() -> None:
         po.Stream(po.Ponder(po.GRUStep(4, 8), po.LAC(unit="batch"), max_steps=3))
     with pytest.raises(ValueError, match="slots=0"):
         po.Stream(gru(), slots=0)
+
+
+@pytest.mark.parametrize("signal", [None, 6])
+def test_full_slots_run_ahead_of_known_depths(signal: int | None) -> None:
+    """Steps that nobody can end with are taken without a look, and each example's are its own."""
+    torch.manual_seed(0)
+    net = po.Ponder(po.TransformerStep(8, 2, step_signal=signal), po.PlannedDepth(), max_steps=6).double().eval()
+    lengths, depths = [3, 5, 4, 2, 5, 1], [6, 4, 6, 2, 9, 5]
+    tokens = [torch.randn(n, 8, dtype=torch.float64) for n in lengths]
+    looks = 0
+    update = net.halting.update
+
+    def counted(*given: object) -> object:
+        nonlocal looks
+        looks += 1
+        return update(*given)
+
+    net.halting.update = counted
+    answers = list(po.Stream(net, slots=2)(po.Request(x, depth=d) for x, d in zip(tokens, depths, strict=True)))
+    for x, depth, answer in zip(tokens, depths, answers, strict=True):
+        alone = net(x[None], depth=torch.tensor([depth]), engine="unroll")
+        torch.testing.assert_close(answer.result(), alone.output[0], rtol=0, atol=1e-12)
+        assert answer.steps == min(depth, 6)
+    assert looks - 6 * len(tokens) < sum(min(depth, 6) for depth in depths) / 2  # the unroll asked at all steps

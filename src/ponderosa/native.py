@@ -53,3 +53,8 @@ def call(library: ctypes.CDLL | None, function: str, numbers: Sequence[float], *
 def threads(state: Tensor) -> int:
     """How many threads are worth their start."""
     return max(1, min(torch.get_num_threads(), state.numel() // SHARE))
+
+
+def watched() -> bool:
+    """Whether somebody counts or traces torch's operators (a `FlopCounterMode`): C would escape them."""
+    return torch._C._len_torch_dispatch_stack() > 0

@@ -349,3 +349,38 @@ def test_an_unroll_that_knows_nothing_of_stopping() -> None:
 
 def test_an_empty_batch_under_act() -> None:
     assert po.Ponder(po.GRUStep(INPUT, 4), po.ACT(), max_steps=5)(torch.ones(0, INPUT)).weights.shape == (5, 0)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize(("rows", "size"), [(1, 16), (1, 19), (3, 33), (5, 64), (16, 7), (17, 16)])
+def test_steps_in_a_row_are_those_one_by_one(rows: int, size: int, threads: int) -> None:
+    """In C for few rows; whatever the number of steps, of sizes that no register fits, of tokens as of examples."""
+    torch.manual_seed(0)
+    step, before = po.GRUStep(4, size), torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        with torch.no_grad():
+            for x in (torch.randn(rows, 4), torch.randn(1, rows, 4)):
+                context, state = step.prepare(x), torch.randn(*x.shape[:-1], size)
+                given, expected = state.clone(), state
+                for steps in range(1, 5):
+                    expected = step.advance(context, expected, steps)
+                    torch.testing.assert_close(step.advance_by(context, state, 1, steps), expected, rtol=1e-5, atol=1e-6)
+                assert torch.equal(state, given)
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_steps_in_a_row_ask_a_subclass_and_keep_gradients() -> None:
+    class Damped(po.GRUStep):
+        def advance(self, context: Tensor, state: Tensor, n: int) -> Tensor:
+            return 0.5 * super().advance(context, state, n)
+
+    x, own = torch.randn(2, 4), Damped(4, 8)
+    with torch.no_grad():
+        context, state = own.prepare(x), own.initial_state(x)
+        expected = own.advance(context, own.advance(context, state, 1), 2)
+        assert torch.equal(own.advance_by(context, state, 1, 2), expected)
+    plain = po.GRUStep(4, 8)
+    plain.advance_by(plain.prepare(x), plain.initial_state(x), 1, 3).sum().backward()
+    assert plain.cell.weight_hh.grad is not None

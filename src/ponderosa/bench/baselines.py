@@ -85,7 +85,7 @@ def _example_part(
     state = step.initial_state(x).clone().requires_grad_(training and n > 1)
     context = step.prepare(x)
     context = {"mask": None} if isinstance(step, TokenStep) else context.detach()
-    return lambda: step.advance(context, state, n)
+    return lambda: step.advance_by(context, state, n, 1)
 
 
 def _token_part(

@@ -39,7 +39,7 @@ class Live:
             "context": self.step.prepare(x, units.mask), "state": state,
             "memory": tree_map(host, memory) if self.halting.on_host else memory,
             "mask": None if self.per_token else real_tokens(self.step, read, units.mask),
-            "head_mask": units.mask if self.halting.reads_output else None,
+            "head_mask": units.mask if self.halting.reads_output else None, "ends": self._ends(memory),
         }  # fmt: skip
         if self.per_token:
             self.carried |= {"steps": np.zeros(units.shape, np.int64), "going": np.ones(count, bool)}
@@ -48,6 +48,11 @@ class Live:
             self.carried["weighed"] = tree_map(torch.zeros_like, state)
         check_rows(self.carried, count)
         return self
+
+    def _ends(self, memory: Memory) -> Array | None:
+        """The steps of each example, where examples halt and it is known beforehand."""
+        depths = None if self.per_token or not self.hard else self.halting.depths(memory)
+        return None if depths is None else np.minimum(host(depths), self.max_steps)
 
     def __len__(self) -> int:
         return len(self.carried["rows"])
@@ -64,11 +69,21 @@ class Live:
         self.tokens = None if chosen is None else Tokens.of(chosen, self.tokens)
         return self.tokens
 
+    def run_ahead(self) -> None:
+        """Take all steps that nobody can end with, each example its own, where that is known."""
+        carried, state, needed = self.carried, self.carried["state"], self.needed
+        alone = 0 if carried["ends"] is None else int((carried["ends"] - carried["taken"])[carried["alive"]].min()) - 1
+        if alone > 0:
+            taken = tensor(carried["taken"], self.step.read(state))
+            for k in range(1, alone + 1):
+                state = advance(self.step, carried["context"], state, taken + k, needed)
+            carried["state"], carried["taken"] = state, carried["taken"] + alone
+
     def take_step(self, n: int | None = None) -> Array | None:
         """Take step `n`, or each example its own next one; the places of the examples that end with it, None if none does."""
         carried = self.carried
         # one number, where all have taken as many; those that are carried along stay at the limit
-        taken: Any = n or (carried["taken"] + 1).clip(max=self.max_steps)
+        taken: Any = n or np.minimum(carried["taken"] + 1, self.max_steps)
         number = n or tensor(taken, self.step.read(carried["state"]))
         state = advance(self.step, carried["context"], carried["state"], number, self.needed)
         read = self.step.read(state)
@@ -102,11 +117,10 @@ class Live:
 
     def _end_examples(self, ending: Array) -> Array | None:
         """Note who ends, and where they are."""
-        places = np.flatnonzero(ending)
-        if not len(places):
+        if not ending.any():
             return None
         self.carried["alive"] = self.carried["alive"] ^ ending
-        return places
+        return ending.nonzero()[0]
 
     def _end_tokens(self, ending: Array) -> Array | None:
         """Note which tokens end, and where the examples are of which they were the last (or none was real)."""

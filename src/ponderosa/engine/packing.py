@@ -13,7 +13,7 @@ from ponderosa.tree import Tree, tree_map
 def advance(step: Step, context: Tree, state: Tree, n: int | Tensor, active: Tokens | None) -> Tree:
     """The state after step `n`, where only `active` tokens change (None: everything does)."""
     if active is None or active.all:
-        return step.advance(context, state, n)
+        return step.advance_by(context, state, n, 1)
     if not len(active):
         return state
     if isinstance(step, TokenStep):

@@ -3,6 +3,8 @@ last ones, and between two steps nothing is looked at or gathered."""
 
 from __future__ import annotations
 
+from itertools import groupby
+
 import numpy as np
 import torch
 
@@ -34,14 +36,17 @@ def as_planned(step: Step, x: Tree, state: Tree, units: Units, steps: Array) -> 
 
 def _advance(step: Step, context: Tree, state: Tree, deepest: Array, of_tokens: Array | None) -> Tree:
     """All steps of examples that stand deepest first."""
-    rows, left = len(deepest), []
-    for n, count in enumerate(going(deepest) or [0], 1):  # an empty batch, too: its state is then of the right kind
+    rows, left, n = len(deepest), [], 1
+    for count, same in groupby(going(deepest) or [0]):  # an empty batch, too: its state is then of the right kind
+        steps = len(list(same))
         if count < rows:
             left.append(tree_map(torch.clone, select(state, slice(count, None))))  # a view would keep all of it in memory
             context, state, of_tokens = select((context, state, of_tokens), slice(count))
             rows = count
         if of_tokens is None:
-            state = step.advance(context, state, n)
+            state = step.advance_by(context, state, n, steps)
         else:
-            state = advance(step, context, state, n, Tokens(of_tokens >= n))
+            for k in range(n, n + steps):
+                state = advance(step, context, state, k, Tokens(of_tokens >= k))
+        n += steps
     return tree_map(lambda *parts: torch.cat(parts), state, *reversed(left)) if left else state

@@ -109,8 +109,7 @@ def advance_tokens(
     """The state after all steps, those of each token `[batch, token]`; `order` has the deepest examples first, if they do not
     stand so already; True in `real` for what is not padding. Padding is zero."""
     together = 0 if real is not None or step.frozen_kv else int(steps.min(initial=steps.max(initial=0)))
-    for n in range(1, together + 1):  # all tokens of all examples, as they stand
-        state = step.advance(context, state, n)
+    state = step.advance_by(context, state, 1, together)  # all tokens of all examples, as they stand
     if together == steps.max(initial=0):
         return state
     lengths = np.full(len(steps), steps.shape[1]) if real is None else real.sum(1)

@@ -36,7 +36,7 @@ class Schedule:
     layer, and runs it once it is full, the deepest first. No queue waits for more than `patience` rounds.
 
     Args:
-        slots: the examples in a batch; up to twice as many where a stack's queue overflows.
+        slots: the examples in a batch.
         mixes: whether one batch may hold different depths.
     """
 
@@ -90,31 +90,44 @@ class Schedule:
         return waiting.thrift.pays(waiting.halted, len(live) - waiting.halted)
 
     def run(self, failed: Callable[[Array, Exception], None]) -> Parts | None:
-        """One step of one queue: what the examples that ended leave with. Examples whose step raises an error leave, too."""
+        """One step of one batch: what the examples that ended leave with. Examples whose step raises an error leave, too."""
         self.round += 1
         place = self._next()
-        waiting = self.queues[place]
+        waiting = self.queues.pop(place)
         if waiting.leaves:  # and nobody came to fill their slots
             self._leave(waiting)
+        waiting = self._batch(place, waiting)
         live = waiting.live
         try:
+            if self.mixes and len(live) - waiting.halted >= self.slots:  # nobody could come in before somebody ends
+                live.run_ahead()
             ended = live.take_step(None if self.mixes else place[1])
         except Exception as error:
-            self._apart(place, failed, error)
+            self._apart(place, live, failed, error)
             return None
         parts = None if ended is None else live.leave(ended)
         waiting.halted += 0 if ended is None else len(ended)
-        waiting.since = self.round
-        if waiting.halted == len(live):
-            del self.queues[place]
-        elif self.mixes:
-            waiting.leaves = self._pays(waiting)
-        else:
-            del self.queues[place]
-            if waiting.halted:
-                live.drop()
-            self._put((place[0], place[1] + 1), live)
+        if waiting.halted < len(live):
+            self._go_on(place, waiting)
         return parts
+
+    def _batch(self, place: Place, waiting: Waiting) -> Waiting:
+        """As many as there are slots, the oldest first; where a queue of a stack has overflown, the others wait on."""
+        if len(waiting.live) <= self.slots:
+            return waiting
+        first, others = waiting.live.part(slice(self.slots)), waiting.live.part(slice(self.slots, None))
+        self.queues[place] = Waiting(others, waiting.since)
+        return Waiting(first, waiting.since)
+
+    def _go_on(self, place: Place, waiting: Waiting) -> None:
+        """To the next step: of the same batch where depths mix, in the next layer's queue of a stack."""
+        waiting.since = self.round
+        if self.mixes:
+            self.queues[place], waiting.leaves = waiting, self._pays(waiting)
+            return
+        if waiting.halted:
+            waiting.live.drop()
+        self._put((place[0], place[1] + 1), waiting.live)
 
     def _next(self) -> Place:
         """The queue that waited too long, or else the deepest full one, or else the fullest."""
@@ -126,9 +139,8 @@ class Schedule:
 
         return max(self.queues, key=merit)
 
-    def _apart(self, place: Place, failed: Callable[[Array, Exception], None], error: Exception) -> None:
+    def _apart(self, place: Place, live: Live, failed: Callable[[Array, Exception], None], error: Exception) -> None:
         """A step that failed for a batch is tried for each of its examples alone, so that only the culprit fails."""
-        live = self.queues.pop(place).live
         going = live.going
         for one in going:
             alone = live.part(np.array([one]))

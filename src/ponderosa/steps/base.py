@@ -40,6 +40,12 @@ class Step(nn.Module, ABC):
         `n` is a number; for tied steps in a stream, whose batches mix depths, one per example `[batch]`.
         """
 
+    def advance_by(self, context: Tree, state: Tree, first: Any, steps: int) -> Tree:
+        """The state after `steps` steps in a row, from step `first` on: one by one, if a step knows no faster way."""
+        for k in range(steps):
+            state = self.advance(context, state, first + k)
+        return state
+
     def prepare(self, x: Tree, mask: Tensor | None = None) -> Tree:
         """What does not change from step to step, computed once: by default the input itself.
 

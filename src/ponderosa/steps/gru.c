@@ -83,12 +83,23 @@ static int is_zero(int64_t count, const float *numbers) {
     return 1;
 }
 
+enum { LINES = 4 }; /* of weights that are multiplied together with a state: one sum would wait for itself at every addition */
+
+/* c[j] += a . b[j]: a [size], b [lines, size]. */
+static inline __attribute__((always_inline)) void dots(int lines, int64_t size, const float *a, const float *b, float *c) {
+    vector sums[LINES] = {0};
+    int64_t p = 0;
+    for (; p + LANES <= size; p += LANES)
+        for (int j = 0; j < lines; j++) sums[j] += *(const vector *)(a + p) * *(const vector *)(b + j * size + p);
+    for (int j = 0; j < lines; j++) {
+        c[j] += total(sums[j]);
+        for (int64_t rest = p; rest < size; rest++) c[j] += a[rest] * b[j * size + rest];
+    }
+}
+
 static float dot(int64_t size, const float *a, const float *b) {
-    vector sums = {0};
-    int64_t j = 0;
-    for (; j + LANES <= size; j += LANES) sums += *(const vector *)(a + j) * *(const vector *)(b + j);
-    float sum = total(sums);
-    for (; j < size; j++) sum += a[j] * b[j];
+    float sum = 0.0f;
+    dots(1, size, a, b, &sum);
     return sum;
 }
 
@@ -207,4 +218,31 @@ void backward(int64_t batch, int64_t size, int64_t steps, int64_t state_too, con
     for (int64_t t = 1; t < threads; t++)
         for (int kind = 0; kind < 3; kind++)
             for (int64_t j = 0; j < counts[kind]; j++) all[kind][j] += *others++;
+}
+
+/* Several steps of a few rows, and only their last states: the weights are read as they lie, once a step, by all threads together.
+   Room to work in: gates [batch, 3 size], candidates and other [batch, size]; the states go back and forth between `other` and
+   `after`, where the last ones stay. */
+void advance(int64_t threads, int64_t batch, int64_t size, int64_t steps, const float *inputs, const float *state,
+             const float *weight, const float *bias, float *gates, float *candidates, float *other, float *after) {
+#pragma omp parallel num_threads(threads)
+    for (int64_t k = 0; k < steps; k++) {
+        int64_t last = (steps - k) % 2; /* odd, where an even number of steps is to come */
+        const float *before = !k ? state : last ? other : after;
+#pragma omp for schedule(static)
+        for (int64_t line = 0; line < 3 * size; line += LINES)
+            for (int64_t i = 0; i < batch; i++) {
+                int64_t end = smaller(line + LINES, 3 * size);
+                float *gate = gates + 3 * i * size;
+                for (int64_t j = line; j < end; j++) gate[j] = bias[j] + (j < 2 * size ? inputs[3 * i * size + j] : 0.0f);
+                if (end - line == LINES) dots(LINES, size, before + i * size, weight + line * size, gate + line);
+                else for (int64_t j = line; j < end; j++) dots(1, size, before + i * size, weight + j * size, gate + j);
+            }
+#pragma omp for schedule(static)
+        for (int64_t i = 0; i < batch; i++) {
+            float *r = gates + 3 * i * size;
+            activate(size, inputs + (3 * i + 2) * size, before + i * size, r, r + size, r + 2 * size, candidates + i * size,
+                     (last ? after : other) + i * size);
+        }
+    }
 }

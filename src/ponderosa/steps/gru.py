@@ -7,8 +7,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ponderosa.gate import Gate
+from ponderosa.native import watched
 from ponderosa.steps.base import Step
-from ponderosa.steps.gru_native import NativeUnroll, fits
+from ponderosa.steps.gru_native import FEW, NativeUnroll, advance_few, fits
 from ponderosa.steps.gru_unroll import Stop, Unroll, gru
 
 
@@ -35,6 +36,13 @@ class GRUStep(Step):
 
     def advance(self, context: Tensor, state: Tensor, n: int) -> Tensor:
         return gru(context, F.linear(state, self.cell.weight_hh, self.cell.bias_hh), state)[-1]
+
+    def advance_by(self, context: Tensor, state: Tensor, first: int | Tensor, steps: int) -> Tensor:
+        weight, rows = self.cell.weight_hh, state.numel() // max(state.shape[-1], 1)
+        plain = type(self).advance is GRUStep.advance and not torch.is_autocast_enabled(state.device.type)
+        if not (plain and 0 < rows <= FEW and fits(state, weight)) or torch.is_grad_enabled() or watched():
+            return super().advance_by(context, state, first, steps)
+        return advance_few(context.flatten(0, -2), state.flatten(0, -2), weight, self.cell.bias_hh, steps).view_as(state)
 
     def unroll(
         self, context: Tensor, state: Tensor, first: int, steps: int, stop: Stop | None = None, gate: Gate | None = None

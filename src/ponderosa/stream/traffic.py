@@ -118,12 +118,11 @@ class Traffic:
         finite = torch.isfinite(found.output).flatten(1).all(1).tolist()
         per_token = found.output.ndim > 2 and found.output.shape[:2] == net.step.read(found.state).shape[:2]
         answers = []
-        for i, number in enumerate(parts.rows.tolist()):
+        for number, output, steps, good in zip(parts.rows.tolist(), found.output, found.steps, finite, strict=True):
             end = self.lengths.pop(number, None)
-            if net.check_finite and not finite[i]:
+            if net.check_finite and not good:
                 answers.append(Answer(number, error=FloatingPointError("the answer has NaN or infinite numbers")))
                 continue
-            output, steps = found.output[i], found.steps[i]
             answers.append(Answer(number, output[:end] if per_token else output, steps[:end] if steps.ndim else steps))
         return answers
 
