@@ -27,21 +27,22 @@ SECONDS = 4.0
 def bench_run(folder: Path | str, *, size: int | None = None, seconds: float = SECONDS) -> dict[str, Any]:
     """Measure a run's steps on batches of test examples, as `bench engine` does: ours, the ideal and full depth take turns.
 
-    The encoder and the head, which nothing can save, are left out. With `size`, transformer layers of that width take the steps
-    that the run chose, and decide about them as it does (`Paced`): what the same decisions are worth in a larger network.
+    One batch is as large as those that the task is evaluated in. The encoder and the head, which nothing can save, are left
+    out. With `size`, transformer layers of that width take the steps that the run chose, and decide about them as it does
+    (`Paced`): what the same decisions are worth in a larger network.
     """
     experiment = load(folder)
     net = experiment.net.eval()
     rows = []
     with one_thread(), torch.no_grad():
-        for examples in BATCHES:
+        for examples in sorted({*BATCHES, experiment.task.at_once}):
             batch = experiment.task.batch("test", 0, examples)
             depth = net(batch.x, mask=batch.mask, key=batch.key).steps
             x = batch.x if net.encoder is None else net.encoder(batch.x)
             head = net.head if net.halting.reads_output else None
             bare = Ponder(net.step, net.halting, head=head, max_steps=net.max_steps).eval()
             rows.append(_row(bare, x, depth, {"key": batch.key}, seconds))
-            if size is not None:
+            if size is not None and examples in BATCHES:
                 rows.append(_row(*_wider(net, x, size), depth, {"depth": depth}, seconds))
     return {"benchmark": "run", "folder": str(folder), "environment": {**environment(), "threads": 1}, "rows": rows}
 

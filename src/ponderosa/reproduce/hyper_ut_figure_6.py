@@ -7,7 +7,7 @@ from typing import Any
 
 from ponderosa.measure.evaluate import evaluate
 from ponderosa.reproduce.pictures import made_harder, of_tokens
-from ponderosa.reproduce.recipe import Outcome, expand, kept, plus_minus, results
+from ponderosa.reproduce.recipe import Outcome, averaged, expand, kept, plus_minus, results, spread
 from ponderosa.training.experiment import load
 from ponderosa.training.jobs import Job
 
@@ -29,7 +29,7 @@ def outcome(recipe: Mapping[str, Any], groups: Mapping[str, list[Job]]) -> Outco
     rows = [
         {
             "model": name, "parameters": f"{runs[0]['parameters']:,}", "accuracy": plus_minus(runs, "accuracy", 4),
-            "layers": plus_minus(runs, "mean_steps", 2), "operations": f"{runs[0]['operations'] / 1e6:.2f}",
+            "layers": plus_minus(runs, "mean_steps", 2), "operations": f"{spread(runs, 'operations')[0] / 1e6:.2f}",
             "noisy_accuracy": plus_minus(noisy[name], "accuracy", 4), "noisy_layers": plus_minus(noisy[name], "mean_steps", 2),
         }
         for name, runs in found.items()
@@ -39,7 +39,7 @@ def outcome(recipe: Mapping[str, Any], groups: Mapping[str, list[Job]]) -> Outco
         "operations": "million operations", "noisy_accuracy": "noisy images: accuracy", "noisy_layers": "mean layers",
     }  # fmt: skip
     drawn = {
-        key: plots.frontier([{**runs[0], "name": name} for name, runs in seen.items()])
+        key: plots.frontier([{**averaged(runs, "accuracy", "mean_steps"), "name": name} for name, runs in seen.items()])
         for key, seen in (("test", found), ("noisy", noisy))
     }
     if groups["Hyper-UT"]:
@@ -61,11 +61,12 @@ def reading(found: Mapping[str, list[dict[str, Any]]]) -> str:
     rivals = [name for name in RIVALS if name in found]
     if not rivals or "Hyper-UT" not in found:
         return "Not all models are trained."
-    hyper = found["Hyper-UT"][0]
+    models = {name: averaged(runs, "accuracy", "mean_steps", "operations") for name, runs in found.items()}
+    hyper = models["Hyper-UT"]
     against = "; ".join(
         f"{name}: {100 * (hyper['accuracy'] - other['accuracy']):+.2f} points in {hyper['mean_steps']:.2f} layers instead of "
         f"{other['mean_steps']:.2f}, and {hyper['operations'] / other['operations']:.2f} times the operations"
-        for name, other in ((name, found[name][0]) for name in rivals)
+        for name, other in ((name, models[name]) for name in rivals)
     )
     seeds = len(found["Hyper-UT"])
     return (

@@ -8,7 +8,7 @@ from typing import Any
 from ponderosa.measure.evaluate import Evaluation, evaluate
 from ponderosa.measure.probes import expected_steps
 from ponderosa.reproduce.pictures import made_harder
-from ponderosa.reproduce.recipe import Outcome, expand, kept, results
+from ponderosa.reproduce.recipe import Outcome, averaged, expand, kept, plus_minus, results, spread
 from ponderosa.tasks.images.harder import Harder
 from ponderosa.training.experiment import load
 from ponderosa.training.jobs import Job
@@ -27,16 +27,19 @@ def outcome(recipe: Mapping[str, Any], groups: Mapping[str, list[Job]]) -> Outco
 
     asked = {"examples": recipe["examples"]}
     groups = {recipe["names"].get(key, key): group for key, group in groups.items() if group}
-    seen = {
-        key: kept(job.folder / "harder.json", asked, partial(look, job, **asked)) for key, (job, *_) in groups.items()
-    }  # fmt: skip
+    looks = {
+        key: [kept(job.folder / "harder.json", asked, partial(look, job, **asked)) for job in group]
+        for key, group in groups.items()
+    }
+    seen: dict[str, dict[str, Any]] = {
+        key: {way: over_seeds([each[way] for each in found]) for way in WAYS} for key, found in looks.items()
+    }
     rows = [
         {
-            "mechanism": key, "batches": run["batches"], "accuracy": f"{run['accuracy']:.4f}",
-            "steps": f"{run['mean_steps']:.2f}",
-            **{way: written(seen[key][way]["fairness"]) for way in WAYS},
+            "mechanism": key, "batches": runs[0]["batches"], "accuracy": plus_minus(runs, "accuracy", 4),
+            "steps": plus_minus(runs, "mean_steps", 2), **{way: written(seen[key][way]) for way in WAYS},
         }
-        for key, group in groups.items() for run in results(group)
+        for key, runs in ((key, results(group)) for key, group in groups.items())
     ]  # fmt: skip
     columns: dict[str, str] = {
         "mechanism": "mechanism", "batches": "batches", "accuracy": "accuracy",
@@ -63,8 +66,19 @@ def look(job: Job, examples: int) -> dict[str, Any]:
     return found
 
 
-def written(correlation: float | None) -> str | None:
-    return None if correlation is None else f"{correlation:+.3f}"
+def over_seeds(looks: list[dict[str, Any]]) -> dict[str, Any]:
+    """The means over seeds of steps and accuracy at each level, and of the correlation, with its standard deviation."""
+    levels = zip(*(each["by_difficulty"] for each in looks), strict=True)
+    fair = [each["fairness"] for each in looks]
+    mean, deviation = (None, 0.0) if None in fair else spread(looks, "fairness")
+    by_difficulty = [averaged([*rows], "accuracy", "steps") for rows in levels]
+    return {"by_difficulty": by_difficulty, "fairness": mean, "deviation": deviation}
+
+
+def written(found: Mapping[str, Any]) -> str | None:
+    """ "+0.572 ± 0.010"; one seed has no spread."""
+    mean, deviation = found["fairness"], found["deviation"]
+    return None if mean is None else f"{mean:+.3f} ± {deviation:.3f}" if deviation else f"{mean:+.3f}"
 
 
 def reading(seen: Mapping[str, Mapping[str, Any]]) -> str:
@@ -75,7 +89,7 @@ def reading(seen: Mapping[str, Mapping[str, Any]]) -> str:
         easy, *_, hard = seen[best][way]["by_difficulty"]
         parts.append(
             f"With {way} steps follow difficulty best under {best}: from {easy['steps']:.2f} at {easy['difficulty']} to "
-            f"{hard['steps']:.2f} at {hard['difficulty']}, rank correlation {written(seen[best][way]['fairness'])}; accuracy "
+            f"{hard['steps']:.2f} at {hard['difficulty']}, rank correlation {written(seen[best][way])}; accuracy "
             f"goes from {easy['accuracy']:.4f} to {hard['accuracy']:.4f}."
         )
     return " ".join(parts)

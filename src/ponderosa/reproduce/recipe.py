@@ -103,6 +103,11 @@ def spread(found: list[dict[str, Any]], key: str) -> tuple[float, float]:
     return statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else 0.0
 
 
+def averaged(found: list[dict[str, Any]], *keys: str) -> dict[str, Any]:
+    """The first run, with the mean over seeds of these figures."""
+    return {**found[0], **{key: spread(found, key)[0] for key in keys}}
+
+
 def plus_minus(found: list[dict[str, Any]], key: str, digits: int) -> str:
     """ "0.9991 ± 0.0004", or "0.9991" for one seed."""
     mean, deviation = spread(found, key)
