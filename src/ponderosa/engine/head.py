@@ -32,7 +32,9 @@ def last_answer(head: nn.Module | None, state: Tensor, steps: Tensor, mask: Tens
         return answer(head, state, 1, mask)
     if steps.ndim > 1:
         steps = steps.flatten(1).amax(1)  # an example ends with its last token
-    depths = steps.unique().tolist() or [1]
+    depths = steps.unique().tolist()
+    if len(depths) < 2:
+        return answer(head, state, max([1, *depths]), mask)
     rows = [(steps == n).nonzero()[:, 0] for n in depths]
     parts = [answer(head, state[r], max(n, 1), None if mask is None else mask[r]) for n, r in zip(depths, rows, strict=True)]
-    return torch.cat(parts)[torch.cat(rows).argsort()] if len(state) else answer(head, state, 1, mask)
+    return torch.cat(parts)[torch.cat(rows).argsort()]

@@ -43,7 +43,7 @@ class Step(nn.Module, ABC):
     def advance_by(self, context: Tree, state: Tree, first: Any, steps: int) -> Tree:
         """The state after `steps` steps in a row, from step `first` on: one by one, if a step knows no faster way."""
         for k in range(steps):
-            state = self.advance(context, state, first + k)
+            state = self.advance(context, state, first + k if k else first)
         return state
 
     def prepare(self, x: Tree, mask: Tensor | None = None) -> Tree:
