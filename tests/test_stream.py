@@ -160,3 +160,55 @@ def test_full_slots_run_ahead_of_known_depths(signal: int | None) -> None:
         torch.testing.assert_close(answer.result(), alone.output[0], rtol=0, atol=1e-12)
         assert answer.steps == min(depth, 6)
     assert looks - 6 * len(tokens) < sum(min(depth, 6) for depth in depths) / 2  # the unroll asked at all steps
+
+
+def test_a_head_that_fails_fails_for_its_request_alone() -> None:
+    class Head(nn.Linear):
+        def forward(self, state: Tensor) -> Tensor:
+            if (state > 1e3).any():
+                raise ArithmeticError("too large")
+            return super().forward(state)
+
+    step = po.CellStep(_Keep(), initial_state=lambda x: x, size=4)
+    net = po.Ponder(step, po.PlannedDepth(2), head=Head(4, 1), max_steps=2)
+    requests = torch.randn(6, 4)
+    requests[3] = 1e6
+    answers = list(po.Stream(net, slots=4)(requests))
+    assert [answer.error is None for answer in answers] == [True, True, True, False, True, True]
+    with po.Stream(net, slots=4) as stream:
+        futures = [stream.submit(request) for request in requests]
+        assert [future.exception(10) is None for future in futures] == [True, True, True, False, True, True]
+
+
+class _Keep(nn.Module):
+    def forward(self, x: Tensor, state: Tensor) -> Tensor:
+        return state
+
+
+def test_memory_that_changes_its_kind_is_joined_by_new_requests() -> None:
+    """A counter that begins as whole numbers and becomes real ones, in slots that are filled again."""
+
+    class Counted(po.LAC):
+        on_host = False
+
+        def begin(self, state: Tensor, units: object) -> dict[str, Tensor]:
+            return {**super().begin(state, units), "count": torch.zeros(len(state), dtype=torch.long)}
+
+        def update(self, n: object, state: Tensor, output: Tensor | None, memory: dict[str, Tensor]) -> object:
+            share, done, memory = super().update(n, state, output, memory)
+            return share, done, {**memory, "count": memory["count"] + 0.5}
+
+    torch.manual_seed(0)
+    net, x = po.Ponder(po.GRUStep(4, 32), Counted(), max_steps=6).eval(), torch.randn(20, 4)
+    with zoo.gathering(costs=False):
+        answers = list(po.Stream(net, slots=4)(x))
+    assert [answer.error for answer in answers] == [None] * 20
+    assert [int(answer.steps) for answer in answers] == net(x).steps.tolist()
+
+
+def test_depths_of_a_byte() -> None:
+    net = po.Ponder(po.GRUStep(4, 8), po.Bounded(po.PlannedDepth(), max_steps=299), max_steps=300).eval()
+    x, depth = torch.randn(3, 4), torch.tensor([1, 4, 3], dtype=torch.uint8)
+    assert net(x, depth=depth).steps.tolist() == [1, 4, 3]
+    answers = po.Stream(net, slots=2)(po.Request(row, depth=d) for row, d in zip(x, depth, strict=True))
+    assert [int(answer.steps) for answer in answers] == [1, 4, 3]

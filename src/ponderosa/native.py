@@ -15,6 +15,7 @@ from pathlib import Path
 
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 
 FLAGS = ("-O3", "-march=native", "-fno-math-errno", "-fno-trapping-math", "-shared", "-fPIC")
 THREADS = ("-fopenmp",) if sys.platform == "linux" else ()  # elsewhere the compiler may not know it
@@ -56,5 +57,8 @@ def threads(state: Tensor) -> int:
 
 
 def watched() -> bool:
-    """Whether somebody counts or traces torch's operators (a `FlopCounterMode`): C would escape them."""
-    return torch._C._len_torch_dispatch_stack() > 0
+    """Whether somebody follows torch's operators, to count, trace, batch or differentiate them: C would escape them."""
+    return (
+        torch._C._len_torch_dispatch_stack() > 0 or torch.jit.is_tracing() or forward_ad._current_level >= 0
+        or torch._C._functorch.peek_interpreter_stack() is not None
+    )  # fmt: skip

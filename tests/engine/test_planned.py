@@ -173,3 +173,25 @@ def test_an_input_that_is_broadcast() -> None:
     told |= {"x": told["x"][:, :1], "state": torch.randn(3, TOKENS, SIZE, dtype=torch.float64)}
     compact, unroll = (net(**told, engine=engine).state for engine in ("compact", "unroll"))
     torch.testing.assert_close(compact, unroll, rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize("kind", ["stack", "tied"])
+def test_an_example_without_a_token_has_no_neighbours(kind: str) -> None:
+    net = net_of(kind, "example")
+    told = given(3, "example", True)
+    told["mask"][1] = False
+    together = net(**told).state[1]
+    alone = net(**{name: value[1:2] for name, value in told.items()}).state[0]
+    torch.testing.assert_close(together, alone, rtol=0, atol=1e-12)
+
+
+def test_an_input_of_a_subclass_s_own_is_not_recalled() -> None:
+    class Own(po.TransformerStep):
+        def prepare(self, x: Tensor, mask: Tensor | None = None) -> Any:
+            return {**super().prepare(x, mask), "input": x}
+
+    torch.manual_seed(0)
+    own, plain = Own(SIZE, 2), po.TransformerStep(SIZE, 2)
+    plain.load_state_dict(own.state_dict())
+    x = torch.randn(2, TOKENS, SIZE)
+    assert torch.equal(own(x), plain(x))

@@ -384,3 +384,32 @@ def test_steps_in_a_row_ask_a_subclass_and_keep_gradients() -> None:
     plain = po.GRUStep(4, 8)
     plain.advance_by(plain.prepare(x), plain.initial_state(x), 1, 3).sum().backward()
     assert plain.cell.weight_hh.grad is not None
+
+
+def test_an_input_that_all_tokens_share_is_left_to_torch() -> None:
+    """C wants an input for each row, of the state's own precision."""
+    torch.manual_seed(0)
+    step = po.GRUStep(3, 8)
+    with torch.no_grad():
+        context, state = step.prepare(torch.randn(2, 1, 3)), torch.randn(2, 5, 8)
+        expected = step.advance(context, step.advance(context, state, 1), 2)
+        assert torch.equal(step.advance_by(context, state, 1, 2), expected)
+        assert torch.equal(step.advance_by(context, state, 1, 0), state)
+
+
+@pytest.mark.filterwarnings("ignore:.*is deprecated:DeprecationWarning")
+def test_who_follows_torch_follows_steps_in_a_row() -> None:
+    """Tracing, batching and forward-mode gradients see torch's operators, not C's numbers."""
+    torch.manual_seed(0)
+    step = po.GRUStep(3, 8).requires_grad_(False)
+    x, other = torch.randn(2, 3), torch.randn(2, 3)
+
+    def last(x: Tensor) -> Tensor:
+        return step.advance_by(step.prepare(x), step.initial_state(x), 1, 3)
+
+    with torch.no_grad():
+        torch.testing.assert_close(torch.jit.trace(last, (x,))(other), last(other))
+        torch.testing.assert_close(torch.vmap(last)(x[:, None]), last(x)[:, None])
+        with torch.autograd.forward_ad.dual_level():
+            dual = torch.autograd.forward_ad.make_dual(x, torch.ones_like(x))
+            assert torch.autograd.forward_ad.unpack_dual(last(dual)).tangent is not None

@@ -22,16 +22,21 @@ class MaskedLanguageModel(nn.Module):
             fifth of a vocabulary, and the product with it at every layer is most of the work.
     """
 
+    pieces: Tensor
+    place: Tensor
+
     def __init__(self, encoder: Any, mask: int, padding: int, pieces: Tensor | None = None):
         super().__init__()
         self.encoder, self.mask, self.padding = encoder, mask, padding
         self.embeddings: nn.Embedding = encoder.get_input_embeddings()
         count, size = self.embeddings.num_embeddings, self.embeddings.embedding_dim
-        self.pieces = torch.arange(count) if pieces is None else pieces
-        self.place = torch.full((count,), -1).index_copy(0, self.pieces, torch.arange(len(self.pieces)))
-        """Where a piece stands among those to choose from; -1 for none of them."""
+        pieces = torch.arange(count) if pieces is None else pieces
+        # where a piece stands among those to choose from; -1 for none of them
+        place = torch.full((count,), -1).index_copy(0, pieces, torch.arange(len(pieces)))
+        self.register_buffer("pieces", pieces, persistent=False)
+        self.register_buffer("place", place, persistent=False)
         self.transform = nn.Sequential(nn.Linear(encoder.config.hidden_size, size), nn.GELU(), nn.LayerNorm(size))
-        self.bias = nn.Parameter(torch.zeros(len(self.pieces)))
+        self.bias = nn.Parameter(torch.zeros(len(pieces)))
 
     def losses(self, ids: Tensor, hidden: Tensor, chosen: Tensor) -> Tensor:
         """The loss of every layer for each chosen token `[layers, chosen]`: `ids` `[batch, token]` are the true ones,

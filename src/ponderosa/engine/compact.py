@@ -7,11 +7,11 @@ from torch import Tensor, nn
 
 from ponderosa.engine.head import last_answer
 from ponderosa.engine.live import Live
-from ponderosa.engine.planned import as_planned
+from ponderosa.engine.planned import as_planned, known_steps
 from ponderosa.engine.rows import Parts, join
 from ponderosa.engine.thrift import Thrift
 from ponderosa.halting.base import Halting, Units
-from ponderosa.host import Array, host, tensor
+from ponderosa.host import Array, tensor
 from ponderosa.solution import Solution
 from ponderosa.steps.base import Step
 from ponderosa.tree import Tree, over_units, tree_map
@@ -22,10 +22,8 @@ def compact(
 ) -> Solution:
     """The masked unroll's result without computing what has halted."""
     memory = halting.begin(step.read(state), units)
-    depths = halting.depths(memory) if halting.hard else None
-    rows = np.arange(units.shape[0])
-    if depths is not None:
-        steps = _steps(depths, units, max_steps)
+    rows, steps = np.arange(units.shape[0]), known_steps(halting, memory, units, max_steps)
+    if steps is not None:
         return solution(step, head, Parts(rows, as_planned(step, x, state, units, steps), None, steps, None), units, max_steps)
     live = Live(step, halting, head, max_steps).begin(rows, x, state, units, memory)
     thrift, parts, halted = Thrift(step, step.read(state)), [], 0
@@ -40,17 +38,6 @@ def compact(
         if halted == len(live):
             break
     return solution(step, head, join(parts or [live.leave(rows)]), units, max_steps)
-
-
-def _steps(depths: Tensor, units: Units, max_steps: int) -> Array:
-    """The steps that units take whose depths are known, 0 for padding."""
-    if depths.shape != units.shape or depths.is_floating_point():
-        raise ValueError(
-            f"the halting's depths are {depths.dtype} {list(depths.shape)}: a whole number for each of the units "
-            f"{list(units.shape)} is needed"
-        )
-    steps = np.minimum(np.maximum(host(depths).astype(np.int64), 1), max_steps)
-    return steps if units.real is None else steps * host(units.real)
 
 
 def solution(step: Step, head: nn.Module | None, parts: Parts, units: Units, max_steps: int) -> Solution:

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from ponderosa.engine.head import answer
 from ponderosa.engine.packing import advance, real_tokens
+from ponderosa.engine.planned import known_steps
 from ponderosa.engine.rows import Parts, check_rows, concatenate, replace, select
 from ponderosa.halting.base import Halting, Memory, Units
 from ponderosa.host import Array, host, tensor
@@ -39,7 +40,8 @@ class Live:
             "context": self.step.prepare(x, units.mask), "state": state,
             "memory": tree_map(host, memory) if self.halting.on_host else memory,
             "mask": None if self.per_token else real_tokens(self.step, read, units.mask),
-            "head_mask": units.mask if self.halting.reads_output else None, "ends": self._ends(memory),
+            "head_mask": units.mask if self.halting.reads_output else None,
+            "ends": None if self.per_token else known_steps(self.halting, memory, units, self.max_steps),
         }  # fmt: skip
         if self.per_token:
             self.carried |= {"steps": np.zeros(units.shape, np.int64), "going": np.ones(count, bool)}
@@ -49,18 +51,18 @@ class Live:
         check_rows(self.carried, count)
         return self
 
-    def _ends(self, memory: Memory) -> Array | None:
-        """The steps of each example, where examples halt and it is known beforehand."""
-        depths = None if self.per_token or not self.hard else self.halting.depths(memory)
-        return None if depths is None else np.minimum(host(depths), self.max_steps)
-
     def __len__(self) -> int:
         return len(self.carried["rows"])
 
     @property
+    def unended(self) -> Array:
+        """True for examples that have not ended."""
+        return self.carried["going" if self.per_token else "alive"]
+
+    @property
     def going(self) -> Array:
-        """The places of the examples that have not ended."""
-        return np.flatnonzero(self.carried["going" if self.per_token else "alive"])
+        """Their places."""
+        return np.flatnonzero(self.unended)
 
     @property
     def needed(self) -> Tokens | None:
@@ -71,13 +73,12 @@ class Live:
 
     def run_ahead(self) -> None:
         """Take all steps that nobody can end with, each example its own, where that is known."""
-        carried, state, needed = self.carried, self.carried["state"], self.needed
+        carried = self.carried
         alone = 0 if carried["ends"] is None else int((carried["ends"] - carried["taken"])[carried["alive"]].min()) - 1
         if alone > 0:
-            taken = tensor(carried["taken"], self.step.read(state))
-            for k in range(1, alone + 1):
-                state = advance(self.step, carried["context"], state, taken + k, needed)
-            carried["state"], carried["taken"] = state, carried["taken"] + alone
+            first = tensor(carried["taken"] + 1, self.step.read(carried["state"]))
+            carried["state"] = advance(self.step, carried["context"], carried["state"], first, self.needed, alone)
+            carried["taken"] = carried["taken"] + alone
 
     def take_step(self, n: int | None = None) -> Array | None:
         """Take step `n`, or each example its own next one; the places of the examples that end with it, None if none does."""
@@ -165,8 +166,7 @@ class Live:
 
     def fill(self, other: Live) -> None:
         """Other examples of the same kind take the places of as many that have ended."""
-        ended = np.flatnonzero(~self.carried["going" if self.per_token else "alive"])
-        self.carried = replace(self.carried, other.carried, ended[: len(other)], len(self))
+        self.carried = replace(self.carried, other.carried, np.flatnonzero(~self.unended)[: len(other)], len(self))
 
     def drop(self) -> None:
         """Go on without the examples that have ended."""

@@ -10,12 +10,16 @@ from ponderosa.steps.transformer import TokenStep
 from ponderosa.tree import Tree, tree_map
 
 
-def advance(step: Step, context: Tree, state: Tree, n: int | Tensor, active: Tokens | None) -> Tree:
-    """The state after step `n`, where only `active` tokens change (None: everything does)."""
+def advance(step: Step, context: Tree, state: Tree, n: int | Tensor, active: Tokens | None, steps: int = 1) -> Tree:
+    """The state after step `n`, or several from there on, where only `active` tokens change (None: everything does)."""
     if active is None or active.all:
-        return step.advance_by(context, state, n, 1)
-    if not len(active):
-        return state
+        return step.advance_by(context, state, n, steps)
+    for k in range(steps if len(active) else 0):
+        state = _advance_some(step, context, state, n + k, active)
+    return state
+
+
+def _advance_some(step: Step, context: Tree, state: Tree, n: int | Tensor, active: Tokens) -> Tree:
     if isinstance(step, TokenStep):
         return step.advance_packed(context, state, n, active)
     if step.tokenwise:

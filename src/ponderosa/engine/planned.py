@@ -11,11 +11,25 @@ import torch
 from ponderosa.engine.packing import advance, real_tokens
 from ponderosa.engine.planned_tokens import advance_tokens, stays_packed
 from ponderosa.engine.rows import check_rows, going, select
-from ponderosa.halting.base import Units
-from ponderosa.host import Array
+from ponderosa.halting.base import Halting, Memory, Units
+from ponderosa.host import Array, host
 from ponderosa.steps.base import Step
 from ponderosa.steps.tokens import Tokens
 from ponderosa.tree import Tree, tree_map
+
+
+def known_steps(halting: Halting, memory: Memory, units: Units, max_steps: int) -> Array | None:
+    """The steps that units take, 0 for padding, where the halting knows them before the first one."""
+    depths = halting.depths(memory) if halting.hard else None
+    if depths is None:
+        return None
+    if depths.shape != units.shape or depths.is_floating_point():
+        raise ValueError(
+            f"the halting's depths are {depths.dtype} {list(depths.shape)}: a whole number for each of the units "
+            f"{list(units.shape)} is needed"
+        )
+    steps = np.minimum(np.maximum(host(depths).astype(np.int64), 1), max_steps)
+    return steps if units.real is None else steps * host(units.real)
 
 
 def as_planned(step: Step, x: Tree, state: Tree, units: Units, steps: Array) -> Tree:

@@ -107,7 +107,7 @@ def advance_tokens(
     step: TokenStep, context: Tree, state: Tensor, order: Array | None, steps: Array, real: Array | None
 ) -> Tensor:
     """The state after all steps, those of each token `[batch, token]`; `order` has the deepest examples first, if they do not
-    stand so already; True in `real` for what is not padding. Padding is zero."""
+    stand so already; True in `real` for what is not padding, which stays as it is."""
     together = 0 if real is not None or step.frozen_kv else int(steps.min(initial=steps.max(initial=0)))
     state = step.advance_by(context, state, 1, together)  # all tokens of all examples, as they stand
     if together == steps.max(initial=0):
@@ -119,7 +119,7 @@ def advance_tokens(
     inputs = None if inputs is None else inputs.expand_as(state).flatten(0, 1).index_select(0, index)
     found = stages(steps.ravel()[places], lengths, state)[together:]
     after = _run(step, flat.index_select(0, index), inputs, found, together + 1)
-    return after.new_zeros(flat.shape).index_copy_(0, index, after).view_as(state)
+    return flat.to(after.dtype).index_copy(0, index, after).view_as(state)
 
 
 def _in_order(order: Array | None, steps: Array, real: Array | None) -> Array:

@@ -22,6 +22,10 @@ class Parts:
     steps: Array
     weights: Tensor | None
 
+    def part(self, places: Array | slice) -> "Parts":
+        """Of some of them."""
+        return Parts(*select((self.rows, self.state, self.output, self.steps, self.weights), places))
+
 
 def check_rows(tree: Tree, examples: int) -> None:
     """A first axis that only happens to have the batch's length must not pass for it later."""
@@ -73,8 +77,9 @@ def replace(one: Tree, other: Tree, places: Array, examples: int) -> Tree:
         if not isinstance(leaf, (Tensor, np.ndarray)) or not leaf.ndim:
             return leaf
         if isinstance(leaf, Tensor):
-            return leaf.index_copy(0, tensor(places, leaf), new)
-        leaf = leaf.copy()
+            kind = torch.promote_types(leaf.dtype, new.dtype)
+            return leaf.to(kind).index_copy(0, tensor(places, leaf), new.to(kind))
+        leaf = leaf.astype(np.result_type(leaf, new))
         leaf[places] = new
         return leaf
 
@@ -106,5 +111,5 @@ def join(parts: Sequence[Parts]) -> Parts:
     """The parts of all examples, in the order of their rows."""
     if len(parts) == 1:  # all ended together, in the order in which they came
         return parts[0]
-    rows, *rest = tree_map(_cat, *((p.rows, p.state, p.output, p.steps, p.weights) for p in parts))
-    return Parts(*select((rows, *rest), rows.argsort()))
+    whole = Parts(*tree_map(_cat, *((p.rows, p.state, p.output, p.steps, p.weights) for p in parts)))
+    return whole.part(whole.rows.argsort())

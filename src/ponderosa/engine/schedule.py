@@ -90,7 +90,8 @@ class Schedule:
         return waiting.thrift.pays(waiting.halted, len(live) - waiting.halted)
 
     def run(self, failed: Callable[[Array, Exception], None]) -> Parts | None:
-        """One step of one batch: what the examples that ended leave with. Examples whose step raises an error leave, too."""
+        """One step of one batch, or as many as nobody can end with: what the examples that ended leave with. Examples whose
+        step raises an error leave, too."""
         self.round += 1
         place = self._next()
         waiting = self.queues.pop(place)

@@ -108,7 +108,7 @@ class Bounded(Halting):
 
     def depths(self, memory: Memory) -> Tensor | None:
         depths = self.halting.depths(memory["inner"])
-        return None if depths is None else depths.clamp(self.min_steps, self.max_steps)
+        return None if depths is None else depths.long().clamp(self.min_steps, self.max_steps)
 
     def update(self, n: int | Tensor, state: Tensor, output: Tensor | None, memory: Memory) -> Verdict:
         share, done, inner = self.halting.update(n, state, output, memory["inner"])

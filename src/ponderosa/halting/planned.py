@@ -41,7 +41,10 @@ class PlannedDepth(Halting):
         depth = units.depth
         if depth is None:
             if self.plan is None:
-                raise ValueError("no depth is planned: call net(x, depth=...) or give PlannedDepth a plan")
+                raise ValueError(
+                    "no depth is planned: call net(x, depth=...), ask a stream po.Request(x, depth=...), or give "
+                    "PlannedDepth a plan"
+                )
             depth = self.plan(units.inputs) if callable(self.plan) else torch.full(units.shape, self.plan)
             if self.unit == "example" and getattr(self.plan, "unit", None) == "token":
                 depth = (depth if units.mask is None else depth * units.mask.to(depth.device)).amax(1)

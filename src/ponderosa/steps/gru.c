@@ -1,6 +1,7 @@
 /* Many steps of a GRU and their gradients: what gru_unroll.py says with torch, here in one call and few passes.
 
-The rows of a batch do not see each other: threads share them out, each taking its rows through all steps.
+The rows of a batch do not see each other: threads share them out, each taking its rows through all steps (`advance` has too few of
+them: there the threads share the weights).
 Arrays: inputs [batch, 3 size], state [batch, size], weight [3 size, size], bias [3 size]; of each step gates (r, z and g)
 [steps, batch, 3 size], candidates and states [steps, batch, size]; ends [batch + 2], how many steps were taken by each row, how many
 threads shared the rows, and how many steps were taken at most. */
@@ -227,8 +228,8 @@ void advance(int64_t threads, int64_t batch, int64_t size, int64_t steps, const 
              const float *weight, const float *bias, float *gates, float *candidates, float *other, float *after) {
 #pragma omp parallel num_threads(threads)
     for (int64_t k = 0; k < steps; k++) {
-        int64_t last = (steps - k) % 2; /* odd, where an even number of steps is to come */
-        const float *before = !k ? state : last ? other : after;
+        int64_t to_after = (steps - k) % 2; /* at every other step, the last among them */
+        const float *before = !k ? state : to_after ? other : after;
 #pragma omp for schedule(static)
         for (int64_t line = 0; line < 3 * size; line += LINES)
             for (int64_t i = 0; i < batch; i++) {
@@ -242,7 +243,7 @@ void advance(int64_t threads, int64_t batch, int64_t size, int64_t steps, const 
         for (int64_t i = 0; i < batch; i++) {
             float *r = gates + 3 * i * size;
             activate(size, inputs + (3 * i + 2) * size, before + i * size, r, r + size, r + 2 * size, candidates + i * size,
-                     (last ? after : other) + i * size);
+                     (to_after ? after : other) + i * size);
         }
     }
 }

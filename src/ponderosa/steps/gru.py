@@ -38,11 +38,18 @@ class GRUStep(Step):
         return gru(context, F.linear(state, self.cell.weight_hh, self.cell.bias_hh), state)[-1]
 
     def advance_by(self, context: Tensor, state: Tensor, first: int | Tensor, steps: int) -> Tensor:
-        weight, rows = self.cell.weight_hh, state.numel() // max(state.shape[-1], 1)
-        plain = type(self).advance is GRUStep.advance and not torch.is_autocast_enabled(state.device.type)
-        if not (plain and 0 < rows <= FEW and fits(state, weight)) or torch.is_grad_enabled() or watched():
+        if not steps or not self._in_c(context, state):
             return super().advance_by(context, state, first, steps)
-        return advance_few(context.flatten(0, -2), state.flatten(0, -2), weight, self.cell.bias_hh, steps).view_as(state)
+        weight, bias = self.cell.weight_hh, self.cell.bias_hh
+        return advance_few(context.flatten(0, -2), state.flatten(0, -2), weight, bias, steps).view_as(state)
+
+    def _in_c(self, context: Tensor, state: Tensor) -> bool:
+        """Whether C takes steps in a row: of few rows, each with an input of its own, where nobody wants to know how."""
+        if type(self).advance is not GRUStep.advance or "advance" in vars(self) or torch.is_grad_enabled() or watched():
+            return False
+        alike = context.dtype == state.dtype and context.shape[:-1] == state.shape[:-1]
+        few = alike and 0 < state.shape[:-1].numel() <= FEW
+        return few and not torch.is_autocast_enabled(state.device.type) and fits(state, self.cell.weight_hh)
 
     def unroll(
         self, context: Tensor, state: Tensor, first: int, steps: int, stop: Stop | None = None, gate: Gate | None = None

@@ -72,7 +72,7 @@ def fits(state: Tensor, weight: Tensor) -> bool:
 def advance_few(inputs: Tensor, state: Tensor, weight: Tensor, bias: Tensor, steps: int) -> Tensor:
     """The state `[batch, size]` after several steps, without gradients."""
     given = [each.contiguous() for each in (inputs, state, weight, bias)]
-    gates, (candidates, other, after) = torch.empty_like(given[0]), state.new_empty(3, *state.shape)
+    gates, (candidates, other), after = torch.empty_like(given[0]), state.new_empty(2, *state.shape), torch.empty_like(given[1])
     native.call(library(), "advance", (native.threads(weight), *state.shape, steps), *given, gates, candidates, other, after)
     return after
 

@@ -53,7 +53,7 @@ class TokenStep(Step):
 
     def advance(self, context: Tree, state: Tensor, n: int | Tensor, active: Tensor | None = None) -> Tensor:
         """All tokens, padded. With frozen keys and values `active` `[batch, token]` must say who has not halted."""
-        layer, h = self.layer(n), self.seen(state, n, context.get("input"))
+        layer, h = self.layer(n), self.seen(state, n, context["input"] if self.recall else None)
         if context["mask"] is None and not self.frozen_kv and block_native.fits(layer, h):
             return block_native.advance(layer, h)
         if self.hyper is not None:
@@ -72,7 +72,7 @@ class TokenStep(Step):
 
     def advance_packed(self, context: Tree, state: Tensor, n: int | Tensor, active: Tokens) -> Tensor:
         """Only the `active` tokens, packed; the others keep their state. Equals `advance`, frozen."""
-        h, shown = self.seen(state, n, context.get("input")), _shown(context, active)
+        h, shown = self.seen(state, n, context["input"] if self.recall else None), _shown(context, active)
         asking, showing = self._planned(self.layer(n), h, context["mask"], active, shown)
         seen, keys_values = active.pack(h), self._keys_values(context, showing, h, active, shown)
         attended = attend_packed(asking.queries(seen), keys_values, asking.heads, active.counts, shown.counts)

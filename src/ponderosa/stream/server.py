@@ -36,7 +36,12 @@ class Server:
         numbers = itertools.count()
         while not self.closing or self.traffic.busy:
             self._take_in(numbers)
-            for answer in self.traffic.round():
+            try:
+                answers = self.traffic.round()
+            except Exception as error:  # nobody's in particular: whoever waits must hear of it
+                answers = [Answer(number, error=error) for number in self.futures]
+                self.traffic.forget()
+            for answer in answers:
                 self._deliver(self.futures.pop(answer.index), answer)
 
     def _take_in(self, numbers: itertools.count[int]) -> None:

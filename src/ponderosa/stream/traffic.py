@@ -33,6 +33,12 @@ class Traffic:
         self.failed: list[Answer] = []
         self.asked = 0
 
+    def forget(self) -> None:
+        """All requests that are on their way."""
+        self.schedule.queues.clear()
+        for kept in (self.waiting, self.begun, self.lengths, self.failed):
+            kept.clear()
+
     @property
     def busy(self) -> bool:
         return bool(self.waiting or self.begun or self.failed or len(self.schedule))
@@ -60,7 +66,7 @@ class Traffic:
             self._admit(of_kind)
         parts = self.schedule.run(self._fail) if len(self.schedule) else None
         answers, self.failed = self.failed, []
-        return answers if parts is None else answers + self._answers(parts)
+        return answers if parts is None else answers + self._answered(parts)
 
     def _admit(self, of_kind: Hashable) -> None:
         """As many requests of a kind as there is room for: begun together, since an encoder or an input's projection takes
@@ -109,6 +115,17 @@ class Traffic:
         for number in rows.tolist():
             self.lengths.pop(number, None)
             self.failed.append(Answer(number, error=error))
+
+    def _answered(self, parts: Parts) -> list[Answer]:
+        """The answers of examples that have ended: one by one where the head fails, so that only the culprit has none."""
+        try:
+            return self._answers(parts)
+        except Exception as error:
+            numbers = parts.rows.tolist()
+            if len(numbers) == 1:
+                self.lengths.pop(numbers[0], None)
+                return [Answer(numbers[0], error=error)]
+            return [answer for i in range(len(numbers)) for answer in self._answered(parts.part(slice(i, i + 1)))]
 
     def _answers(self, parts: Parts) -> list[Answer]:
         """The head's answers for examples that have ended, without their padding."""
