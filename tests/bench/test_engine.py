@@ -29,7 +29,7 @@ SMALL = [
 
 @pytest.mark.parametrize("case", SMALL, ids=str)
 def test_a_row_has_all_figures(case: Case) -> None:
-    found = row(case, seconds=0)
+    found = row(case, {}, seconds=0)
     for name in ("ms", "speedup", "flop_bound", "ideal_bound", "share", "full_ms", "masked_ms", "stop_ms", "memory_mb"):
         assert found[name] > 0
     assert ("packed_ms" in found) == case.padded

@@ -21,21 +21,35 @@ from ponderosa.measure.environment import environment
 from ponderosa.ponder import Ponder
 from ponderosa.solution import Solution
 
-SECONDS = 5.0
-"""For the turns of one case: as many rounds as fit, four at least."""
+SECONDS = 2.0
+"""For the turns of one case in one pass: as many rounds as fit, two at least."""
+PASSES = 2
+"""Over the whole grid: a minute in which neighbours keep the machine busy then spoils no row alone."""
+
+SELDOM = "masked", "stop"
+"""Candidates that are slow and no part of a share: they have fewer turns."""
+Turns = dict[str, list[float]]
+"""The seconds of each candidate's runs."""
+Measured = tuple[Ponder, dict[str, Any], dict[str, Callable[[], object]]]
+"""A case's network, the arguments of a call, and the candidates."""
 
 
 def bench_engine(*, full: bool = False, threads: int = 1, only: str = "", progress: bool = True) -> dict[str, Any]:
     """Measure every case of the grid whose name contains `only`.
 
     The candidates of a case take turns in one process: ours, the ideal (the same dense layers on just the rows still
-    needed), the same weights at full depth, masked, and until all have halted. The 10th percentile of their runs counts.
+    needed), the same weights at full depth, masked, and until all have halted. The 10th percentile of their runs counts, of
+    several passes over the grid.
     """
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
     try:
         cases = [case for case in grid(full) if only in str(case)]
-        rows = [row(case) for case in _bar(cases, progress)]
+        turns: list[Turns] = [{} for _ in cases]
+        for _ in range(PASSES - 1):
+            for case, seen in zip(_bar(cases, progress), turns, strict=True):
+                take_turns(case, seen, without=SELDOM)
+        rows = [row(case, seen) for case, seen in zip(_bar(cases, progress), turns, strict=True)]
     finally:
         torch.set_num_threads(before)
     return {"benchmark": "engine", "environment": {**environment(), "threads": threads}, "summary": summary(rows), "rows": rows}
@@ -48,12 +62,20 @@ def _bar(cases: list[Case], progress: bool) -> Iterable[Case]:
         yield case
 
 
-def row(case: Case, seconds: float = SECONDS) -> dict[str, Any]:
-    """Measure one case."""
+def take_turns(case: Case, seen: Turns, seconds: float = SECONDS, without: Sequence[str] = ()) -> Measured:
+    """Measure one case, and add the times of all candidates but some to those seen before."""
     net, given = case.net(), case.batch_of()
+    runs = {name: run for name, run in _candidates(net, given, case).items() if name not in without}
+    for name, times in alternate_for(runs, seconds, seldom=SELDOM, least=2).items():
+        seen[name] = seen.get(name, []) + times
+    return net, given, runs
+
+
+def row(case: Case, seen: Turns, seconds: float = SECONDS) -> dict[str, Any]:
+    """Measure one case for the last time, and say what all its turns came to."""
+    net, given, runs = take_turns(case, seen, seconds)
     found, difference = _check(net, given)
-    runs = _candidates(net, given, case)
-    times = {name: percentile(turns) for name, turns in alternate_for(runs, seconds, seldom=("masked", "stop")).items()}
+    times = {name: percentile(turns) for name, turns in seen.items()}
     ours, full = times["ours"], times.get("packed", times["full"])
     return {
         **dataclasses.asdict(case), "kind": case.kind, "ms": _ms(ours), "speedup": round(full / ours, 3),
@@ -94,17 +116,20 @@ def _candidates(net: Ponder, given: dict[str, Any], case: Case) -> dict[str, Cal
     return candidates
 
 
-def alternate_for(runs: dict[str, Callable[[], object]], seconds: float, seldom: Sequence[str] = ()) -> dict[str, list[float]]:
+def alternate_for(
+    runs: dict[str, Callable[[], object]], seconds: float, seldom: Sequence[str] = (), least: int = 4
+) -> dict[str, list[float]]:  # fmt: skip
     """The seconds of every candidate's runs, taking turns in an order drawn anew each round: what ran before leaves its
     own data in the cache, so nobody may always follow the same one.
 
-    Those named `seldom`, which are slow and no part of a share, have a turn in every fourth round only.
+    As many rounds as fit into the time, and `least` in any case. Those named `seldom`, which are slow and no part of a share,
+    have a turn in every fourth round only.
     """
     times: dict[str, list[float]] = {name: [] for name in runs}
     for run in runs.values():
         run()
     end, rounds, draw = time.perf_counter() + seconds, 0, random.Random(0)
-    while time.perf_counter() < end or rounds < 4:
+    while time.perf_counter() < end or rounds < least:
         for name in draw.sample(list(runs), len(runs)):
             if name in seldom and rounds % 4:
                 continue

@@ -42,15 +42,20 @@ def compact(
 
 def solution(step: Step, head: nn.Module | None, parts: Parts, units: Units, max_steps: int) -> Solution:
     """What all examples left with, as a solution."""
+    output, steps, state = answered(step, head, parts, units)
+    weights = _last(parts.steps, max_steps, step.read(state)) if parts.weights is None else parts.weights.movedim(-1, 0)
+    return Solution(output, weights, steps, state, None, units.mask)
+
+
+def answered(step: Step, head: nn.Module | None, parts: Parts, units: Units) -> tuple[Tensor, Tensor, Tree]:
+    """The answers, the steps, and the states that examples left with."""
     state = parts.state
     if units.real is not None:  # padding took no step
         real = units.real.to(step.read(state).device)
         state = tree_map(lambda s: torch.where(over_units(real, s), s, 0.0), state)
     read = step.read(state)
     steps = tensor(parts.steps, read)
-    weights = _last(parts.steps, max_steps, read) if parts.weights is None else parts.weights.movedim(-1, 0)
-    output = last_answer(head, read, steps, units.mask) if parts.output is None else parts.output
-    return Solution(output, weights, steps, state, None, units.mask)
+    return last_answer(head, read, steps, units.mask) if parts.output is None else parts.output, steps, state
 
 
 def _last(steps: Array, max_steps: int, like: Tensor) -> Tensor:

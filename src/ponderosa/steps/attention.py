@@ -8,17 +8,25 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ponderosa.host import tensor
+from ponderosa.native import watched
 
 
 def attend(queries: Tensor, keys_values: Tensor, heads: int, mask: Tensor | None = None, bias: Tensor | None = None) -> Tensor:
     """Padded: queries `[batch, token, size]`, keys and values side by side `[batch, token, 2 size]`, True for real keys in
     the mask `[batch, token]`; gives `[batch, token, size]`. A bias `[batch or 1, head, query, key]` is added to the scores."""
     q, k, v = _split(queries, keys_values, heads)
+    if mask is not None and _nothing_padded(mask):
+        mask = None
     if mask is not None:
         mask = (mask | ~mask.any(1, keepdim=True))[:, None, None]  # who has no key at all sees every one, rather than NaN
     if bias is not None:
         mask = bias if mask is None else bias.masked_fill(~mask, -torch.inf)
     return F.scaled_dot_product_attention(q, k, v, attn_mask=mask).transpose(1, 2).flatten(2)
+
+
+def _nothing_padded(mask: Tensor) -> bool:
+    """Attention that need not mask anything is faster; only where a look at the mask costs next to nothing."""
+    return mask.device.type == "cpu" and not torch.compiler.is_compiling() and not watched() and bool(mask.all())
 
 
 WASTE = 2.0

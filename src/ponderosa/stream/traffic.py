@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from ponderosa.engine.compact import solution
+from ponderosa.engine.compact import answered
 from ponderosa.engine.live import Live
 from ponderosa.engine.rows import Parts
 from ponderosa.engine.schedule import Schedule
@@ -131,11 +131,11 @@ class Traffic:
         """The head's answers for examples that have ended, without their padding."""
         net = self.net
         units = Units(torch.Size(parts.steps.shape), mask=self._mask(parts))
-        found = solution(net.step, net.head, parts, units, net.max_steps)
-        finite = torch.isfinite(found.output).flatten(1).all(1).tolist()
-        per_token = found.output.ndim > 2 and found.output.shape[:2] == net.step.read(found.state).shape[:2]
+        outputs, taken, state = answered(net.step, net.head, parts, units)
+        finite = torch.isfinite(outputs).flatten(1).all(1).tolist()
+        per_token = outputs.ndim > 2 and outputs.shape[:2] == net.step.read(state).shape[:2]
         answers = []
-        for number, output, steps, good in zip(parts.rows.tolist(), found.output, found.steps, finite, strict=True):
+        for number, output, steps, good in zip(parts.rows.tolist(), outputs, taken, finite, strict=True):
             end = self.lengths.pop(number, None)
             if net.check_finite and not good:
                 answers.append(Answer(number, error=FloatingPointError("the answer has NaN or infinite numbers")))
