@@ -71,22 +71,23 @@ class Live:
         self.tokens = None if chosen is None else Tokens.of(chosen, self.tokens)
         return self.tokens
 
-    def run_ahead(self) -> None:
-        """Take all steps that nobody can end with, each example its own, where that is known."""
+    @property
+    def sure_steps(self) -> int:
+        """How many steps all of them take for sure, with the one that the first of them ends with."""
         carried = self.carried
-        alone = 0 if carried["ends"] is None else int((carried["ends"] - carried["taken"])[carried["alive"]].min()) - 1
-        if alone > 0:
-            first = tensor(carried["taken"] + 1, self.step.read(carried["state"]))
-            carried["state"] = advance(self.step, carried["context"], carried["state"], first, self.needed, alone)
-            carried["taken"] = carried["taken"] + alone
+        return 1 if carried["ends"] is None else int((carried["ends"] - carried["taken"])[carried["alive"]].min())
 
-    def take_step(self, n: int | None = None) -> Array | None:
-        """Take step `n`, or each example its own next one; the places of the examples that end with it, None if none does."""
+    def take_step(self, n: int | None = None, steps: int = 1) -> Array | None:
+        """Take step `n`, or each example its own next one or ones; the places of the examples that end with it, None if none
+        does."""
         carried = self.carried
         # one number, where all have taken as many; those that are carried along stay at the limit
-        taken: Any = n or np.minimum(carried["taken"] + 1, self.max_steps)
-        number = n or tensor(taken, self.step.read(carried["state"]))
-        state = advance(self.step, carried["context"], carried["state"], number, self.needed)
+        next_one: Any = n or np.minimum(carried["taken"] + 1, self.max_steps)
+        number = n or tensor(next_one, self.step.read(carried["state"]))
+        state, taken = advance(self.step, carried["context"], carried["state"], number, self.needed, steps), next_one + steps - 1
+        if carried["ends"] is not None:
+            carried["state"], carried["taken"] = state, taken
+            return self._end_examples((taken >= carried["ends"]) & carried["alive"])
         read = self.step.read(state)
         output = answer(self.head, read, number, carried["head_mask"]) if self.halting.reads_output else None
         of_units = taken if self.halting.on_host else number

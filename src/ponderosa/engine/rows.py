@@ -72,16 +72,22 @@ def concatenate(one: Tree, other: Tree, examples: int, others: int) -> Tree:
 
 def replace(one: Tree, other: Tree, places: Array, examples: int) -> Tree:
     """One's examples, with the other's at these places."""
+    index: Tensor | None = None
 
     def put(leaf: Any, new: Any) -> Any:
+        nonlocal index
         if not isinstance(leaf, (Tensor, np.ndarray)) or not leaf.ndim:
             return leaf
-        if isinstance(leaf, Tensor):
+        if isinstance(leaf, np.ndarray):
+            leaf = leaf.astype(np.result_type(leaf, new))
+            leaf[places] = new
+            return leaf
+        if leaf.dtype != new.dtype:
             kind = torch.promote_types(leaf.dtype, new.dtype)
-            return leaf.to(kind).index_copy(0, tensor(places, leaf), new.to(kind))
-        leaf = leaf.astype(np.result_type(leaf, new))
-        leaf[places] = new
-        return leaf
+            leaf, new = leaf.to(kind), new.to(kind)
+        if index is None or index.device != leaf.device:
+            index = tensor(places, leaf)
+        return leaf.index_copy(0, index, new)
 
     return _both(put, one, other, examples, len(places))
 

@@ -99,10 +99,9 @@ class Schedule:
             self._leave(waiting)
         waiting = self._batch(place, waiting)
         live = waiting.live
+        full = self.mixes and len(live) - waiting.halted >= self.slots  # nobody could come in before somebody ends
         try:
-            if self.mixes and len(live) - waiting.halted >= self.slots:  # nobody could come in before somebody ends
-                live.run_ahead()
-            ended = live.take_step(None if self.mixes else place[1])
+            ended = live.take_step(None if self.mixes else place[1], live.sure_steps if full else 1)
         except Exception as error:
             self._apart(place, live, failed, error)
             return None

@@ -63,11 +63,11 @@ class Stream:
         early: dict[int, Answer] = {}
         answered, ended = 0, False
         while not ended or traffic.busy:
-            while not ended and traffic.wants_more and traffic.asked - answered < self.waiting:
-                number, request = next(source, (-1, None))
-                ended = number < 0
-                if not ended:
-                    traffic.ask(number, request)
+            wanted = min(traffic.wanted, self.waiting - traffic.asked + answered)
+            for number, request in itertools.islice(source, wanted):
+                traffic.ask(number, request)
+                wanted -= 1
+            ended = ended or wanted > 0
             early |= {answer.index: answer for answer in traffic.round()}
             for answer in self._ready(early, answered):
                 answered += 1

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -79,10 +80,17 @@ def batched(requests: Sequence[Request], lengths: Sequence[int] | None, like: Te
 
     x = tree_map(lambda *t: stack(*t).to(like.device), *(r.x for r in requests))
     keys, depths = [r.key for r in requests], [r.depth for r in requests]
-    whole = [torch.as_tensor(d) for d in depths if d is not None]
     return {
         "x": tree_map(lambda t: t.to(like.dtype) if t.is_floating_point() else t, x),
         "mask": None if longest is None else torch.arange(longest) < torch.tensor(lengths)[:, None],
         "key": None if None in keys else torch.tensor(keys),
-        "depth": None if not whole else stack(*whole) if whole[0].ndim else torch.stack(whole),
+        "depth": None if depths[0] is None else _depths(depths, stack),
     }
+
+
+def _depths(depths: list[Any], stack: Callable[..., Tensor]) -> Tensor:
+    """One number for each request, or one for each of its tokens."""
+    if all(isinstance(depth, int) for depth in depths):
+        return torch.tensor(depths)
+    whole = [torch.as_tensor(depth) for depth in depths]
+    return stack(*whole) if whole[0].ndim else torch.stack(whole)

@@ -46,7 +46,7 @@ class Server:
 
     def _take_in(self, numbers: itertools.count[int]) -> None:
         """What was submitted; waits for it only where there is nothing else to do."""
-        while not self.closing and self.traffic.wants_more:
+        for _ in range(0 if self.closing else self.traffic.wanted):
             try:
                 item = self.inbox.get(block=not self.traffic.busy)
             except queue.Empty:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+import math
+from collections.abc import Collection, Hashable
 
 import numpy as np
 import torch
@@ -19,6 +20,9 @@ from ponderosa.stream.request import Answer, Request, batched, kind, length
 from ponderosa.tree import Tree
 
 Asked = tuple[int, Request]
+
+AHEAD = 4
+"""So many batches at hand: an encoder or an input's projection is the quicker for an example, the more begin together."""
 
 
 class Traffic:
@@ -44,9 +48,10 @@ class Traffic:
         return bool(self.waiting or self.begun or self.failed or len(self.schedule))
 
     @property
-    def wants_more(self) -> bool:
-        """Whether another request could start soon: two batches at hand let one begin whole while the other is used up."""
-        return sum(map(len, self.waiting.values())) + sum(map(len, self.begun.values())) < 2 * self.slots
+    def wanted(self) -> int:
+        """How many more requests could start soon."""
+        at_hand = sum(map(len, self.waiting.values())) + sum(map(len, self.begun.values()))
+        return max(AHEAD * self.slots - at_hand, 0)
 
     def ask(self, number: int, given: Tree) -> None:
         """Take in a request; its answer comes out of a later `round`."""
@@ -69,18 +74,22 @@ class Traffic:
         return answers if parts is None else answers + self._answered(parts)
 
     def _admit(self, of_kind: Hashable) -> None:
-        """As many requests of a kind as there is room for: begun together, since an encoder or an input's projection takes
-        hardly longer for many than for one, and let in one by one."""
-        room = self.schedule.room(of_kind)
-        if not room:
-            return
-        if of_kind in self.waiting and (of_kind not in self.begun or len(self.begun[of_kind]) < room):
+        """As many requests of a kind as there is room for: begun together, and let in one by one."""
+        self._let_in(of_kind)
+        if of_kind in self.waiting and self.schedule.room(of_kind):
             self._begin_waiting(of_kind)
-        begun = self.begun.pop(of_kind, None)
-        if begun is not None and len(begun) > room:
+            self._let_in(of_kind)
+
+    def _let_in(self, of_kind: Hashable) -> None:
+        """As many of those that are begun as there is room for."""
+        begun, room = self.begun.get(of_kind), self.schedule.room(of_kind)
+        if begun is None or not room:
+            return
+        if len(begun) > room:
             self.begun[of_kind], begun = begun.part(slice(room, None)), begun.part(slice(room))
-        if begun is not None:
-            self.schedule.admit(of_kind, begun)
+        else:
+            del self.begun[of_kind]
+        self.schedule.admit(of_kind, begun)
 
     def _begin_waiting(self, of_kind: Hashable) -> None:
         waiting = self.waiting.pop(of_kind)
@@ -132,12 +141,12 @@ class Traffic:
         net = self.net
         units = Units(torch.Size(parts.steps.shape), mask=self._mask(parts))
         outputs, taken, state = answered(net.step, net.head, parts, units)
-        finite = torch.isfinite(outputs).flatten(1).all(1).tolist()
+        broken = _broken(outputs) if net.check_finite else ()
         per_token = outputs.ndim > 2 and outputs.shape[:2] == net.step.read(state).shape[:2]
         answers = []
-        for number, output, steps, good in zip(parts.rows.tolist(), outputs, taken, finite, strict=True):
+        for place, (number, output, steps) in enumerate(zip(parts.rows.tolist(), outputs.unbind(), taken.unbind(), strict=True)):
             end = self.lengths.pop(number, None)
-            if net.check_finite and not good:
+            if place in broken:
                 answers.append(Answer(number, error=FloatingPointError("the answer has NaN or infinite numbers")))
                 continue
             answers.append(Answer(number, output[:end] if per_token else output, steps[:end] if steps.ndim else steps))
@@ -150,3 +159,10 @@ class Traffic:
             return None
         lengths = torch.tensor([self.lengths[number] for number in parts.rows.tolist()], device=read.device)
         return torch.arange(read.shape[1], device=read.device) < lengths[:, None]
+
+
+def _broken(outputs: Tensor) -> Collection[int]:
+    """The places of answers that are not finite; their sum tells whether there can be any."""
+    if math.isfinite(outputs.sum()):
+        return ()
+    return set((~torch.isfinite(outputs)).flatten(1).any(1).nonzero()[:, 0].tolist())
