@@ -34,6 +34,9 @@ class Live:
     def begin(self, rows: Array, x: Tree, state: Tree, units: Units, memory: Memory) -> Live:
         """Before the first step of the examples that `rows` name; `memory` is what the halting began with."""
         read, count = self.step.read(state), len(rows)
+        ends = None if self.per_token else known_steps(self.halting, memory, units, self.max_steps)
+        if ends is not None:  # nobody will be asked
+            memory = {}
         self.carried = {
             "rows": rows, "taken": np.zeros(count, np.int64),
             "alive": np.ones(units.shape, bool) if units.real is None else host(units.real),
@@ -41,7 +44,7 @@ class Live:
             "memory": tree_map(host, memory) if self.halting.on_host else memory,
             "mask": None if self.per_token else real_tokens(self.step, read, units.mask),
             "head_mask": units.mask if self.halting.reads_output else None,
-            "ends": None if self.per_token else known_steps(self.halting, memory, units, self.max_steps),
+            "ends": ends,
         }  # fmt: skip
         if self.per_token:
             self.carried |= {"steps": np.zeros(units.shape, np.int64), "going": np.ones(count, bool)}
@@ -84,27 +87,34 @@ class Live:
         # one number, where all have taken as many; those that are carried along stay at the limit
         next_one: Any = n or np.minimum(carried["taken"] + 1, self.max_steps)
         number = n or tensor(next_one, self.step.read(carried["state"]))
-        state, taken = advance(self.step, carried["context"], carried["state"], number, self.needed, steps), next_one + steps - 1
-        if carried["ends"] is not None:
-            carried["state"], carried["taken"] = state, taken
-            return self._end_examples((taken >= carried["ends"]) & carried["alive"])
-        read = self.step.read(state)
+        state = advance(self.step, carried["context"], carried["state"], number, self.needed, steps)
+        taken = next_one + steps - 1
+        if carried["ends"] is None:
+            ending = self._decide(taken, number, state)
+        else:
+            ending = (taken >= carried["ends"]) & carried["alive"]
+        carried["state"], carried["taken"] = state, taken
+        return self._end_tokens(ending) if self.per_token else self._end_examples(ending)
+
+    def _decide(self, taken: Any, number: Any, state: Tree) -> Array:
+        """The units that end, as the halting says after a step; what they are worth by it is noted."""
+        carried, read = self.carried, self.step.read(state)
         output = answer(self.head, read, number, carried["head_mask"]) if self.halting.reads_output else None
         of_units = taken if self.halting.on_host else number
-        of_units = of_units if n else self._per_unit(of_units)
+        of_units = of_units if isinstance(taken, int) else self._per_unit(of_units)
         share, done, memory = self.halting.update(of_units, read, output, carried["memory"])
-        carried["state"], carried["memory"], carried["taken"] = state, memory, taken  # only now: an error leaves all as it was
-        ending = self._ending(host(done))
-        weight = None if self.hard else self._weigh(share, ending)
+        ending = self._ending(host(done), taken)
+        carried["memory"] = memory  # only now: an error leaves all as it was
+        weight = None if self.hard else self._weigh(share, ending, taken, state)
         if output is not None and self.halting.trains_every_step and self.halting.weighs_answers:
             # an exit's answer is its own layer's
             weight = tensor(ending, read).to(read.dtype) if weight is None else weight
             carried["answer"] = _add(carried.get("answer", torch.zeros_like(output)), weight, output)
-        return self._end_tokens(ending) if self.per_token else self._end_examples(ending)
+        return ending
 
-    def _ending(self, done: Array) -> Array:
+    def _ending(self, done: Array, taken: Any) -> Array:
         """The units that are done, by the halting or by the limit, and were not before."""
-        alive, taken = self.carried["alive"], self.carried["taken"]
+        alive = self.carried["alive"]
         if done.shape != alive.shape:
             raise ValueError(
                 f"the halting spoke for units {list(done.shape)}, but there are {list(alive.shape)}: its unit "
@@ -135,15 +145,14 @@ class Live:
         places = np.flatnonzero(before & ~carried["going"])
         return places if len(places) else None
 
-    def _weigh(self, share: Tensor | None, ending: Array) -> Tensor:
+    def _weigh(self, share: Tensor | None, ending: Array, taken: Any, state: Tree) -> Tensor:
         """The weights of this step: whoever ends gets 1 minus the sum of its shares so far, as in the ledger."""
         weights, alive = self.carried["weights"], self.carried["alive"]
         share = torch.where(tensor(alive, weights), 0.0 if share is None else share, 0.0)
         share = torch.where(tensor(ending, weights), (1 - weights.sum(-1)).clamp_min(0), share)
-        taken = np.broadcast_to(self.carried["taken"], len(self))
-        place = over_units(tensor(taken - 1, weights), weights).expand(*share.shape, 1)
+        place = over_units(tensor(np.broadcast_to(taken, len(self)) - 1, weights), weights).expand(*share.shape, 1)
         self.carried["weights"] = weights.scatter(-1, place, share[..., None])
-        self.carried["weighed"] = tree_map(lambda t, s: _add(t, share, s), self.carried["weighed"], self.carried["state"])
+        self.carried["weighed"] = tree_map(lambda t, s: _add(t, share, s), self.carried["weighed"], state)
         return share
 
     def leave(self, places: Array) -> Parts:

@@ -143,8 +143,8 @@ class Traffic:
         outputs, taken, state = answered(net.step, net.head, parts, units)
         broken = _broken(outputs) if net.check_finite else ()
         per_token = outputs.ndim > 2 and outputs.shape[:2] == net.step.read(state).shape[:2]
-        answers = []
-        for place, (number, output, steps) in enumerate(zip(parts.rows.tolist(), outputs.unbind(), taken.unbind(), strict=True)):
+        each, answers = zip(parts.rows.tolist(), outputs.unbind(), taken.unbind(), strict=True), []
+        for place, (number, output, steps) in enumerate(each):
             end = self.lengths.pop(number, None)
             if place in broken:
                 answers.append(Answer(number, error=FloatingPointError("the answer has NaN or infinite numbers")))
