@@ -49,7 +49,7 @@ def bench_stream(*, requests: int = 320, million: bool = True, progress: bool = 
     return {"benchmark": "stream", "environment": {**environment(), "threads": 1, "slots": SLOTS}, **found}
 
 
-def throughput(case: Case, spread: str, count: int, seconds: float = 8.0) -> dict[str, Any]:
+def throughput(case: Case, spread: str, count: int, seconds: float = 16.0) -> dict[str, Any]:
     """One row: the same requests through the stream and in fixed batches."""
     net = case.net()
     x, depth = _requests(case, spread, count)
