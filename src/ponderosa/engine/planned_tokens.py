@@ -100,7 +100,7 @@ class Shown:
             self.buffer = Buffer(keys_values)
         else:
             self.buffer.put(places, keys_values)
-        return self.buffer.rows[:count]
+        return _first(self.buffer.rows, count)
 
 
 def advance_tokens(
@@ -145,10 +145,10 @@ def _run(step: TokenStep, h: Tensor, inputs: Tensor | None, stages: list[Stage],
         if renewed or stage.kept is not None:
             states.put(places, rows)
         if renewed:
-            keys_values = layer.keys_values(step.seen(states.rows[:count], n, _at(inputs, slice(count))))
+            keys_values = layer.keys_values(step.seen(_first(states.rows, count), n, _at(inputs, slice(count))))
         elif not step.frozen_kv:  # a repeated layer shows the same of a token until its state changes
             where = places[:changed] if isinstance(places, Tensor) else slice(changed)
-            keys_values = shown.note(where, layer.keys_values(step.seen(rows[:changed], n, _at(inputs, where))), count)
+            keys_values = shown.note(where, layer.keys_values(step.seen(_first(rows, changed), n, _at(inputs, where))), count)
         rows, places = _at(rows, stage.kept), stage.places
         seen = step.seen(rows, n, _at(inputs, places))
         if step.frozen_kv:  # and a frozen one for ever what it showed last
@@ -163,3 +163,8 @@ def _at(rows: Any, places: Places | None) -> Any:
     if rows is None or places is None:
         return rows
     return rows[places] if isinstance(places, slice) else rows.index_select(0, places)
+
+
+def _first(rows: Tensor, count: int) -> Tensor:
+    """The first rows; where that is all of them, without a view."""
+    return rows if count == len(rows) else rows[:count]
