@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 import ponderosa as po
+from ponderosa.engine.schedule import Schedule
 from tests import zoo
 from tests.zoo import PAIRS, TOKENS, Pair
 
@@ -139,27 +140,27 @@ def test_what_makes_no_sense_is_refused() -> None:
 
 
 @pytest.mark.parametrize("signal", [None, 6])
-def test_full_slots_run_ahead_of_known_depths(signal: int | None) -> None:
-    """Steps that nobody can end with are taken without a look, and each example's are its own."""
+def test_full_slots_run_ahead_of_known_depths(signal: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Steps until somebody ends are taken at once, and each example's are its own."""
     torch.manual_seed(0)
     net = po.Ponder(po.TransformerStep(8, 2, step_signal=signal), po.PlannedDepth(), max_steps=6).double().eval()
     lengths, depths = [3, 5, 4, 2, 5, 1], [6, 4, 6, 2, 9, 5]
     tokens = [torch.randn(n, 8, dtype=torch.float64) for n in lengths]
-    looks = 0
-    update = net.halting.update
+    rounds = 0
+    run = Schedule.run
 
-    def counted(*given: object) -> object:
-        nonlocal looks
-        looks += 1
-        return update(*given)
+    def counted(schedule: Schedule, failed: object) -> object:
+        nonlocal rounds
+        rounds += 1
+        return run(schedule, failed)
 
-    net.halting.update = counted
+    monkeypatch.setattr(Schedule, "run", counted)
     answers = list(po.Stream(net, slots=2)(po.Request(x, depth=d) for x, d in zip(tokens, depths, strict=True)))
     for x, depth, answer in zip(tokens, depths, answers, strict=True):
         alone = net(x[None], depth=torch.tensor([depth]), engine="unroll")
         torch.testing.assert_close(answer.result(), alone.output[0], rtol=0, atol=1e-12)
         assert answer.steps == min(depth, 6)
-    assert looks - 6 * len(tokens) < sum(min(depth, 6) for depth in depths) / 2  # the unroll asked at all steps
+    assert rounds < sum(min(depth, 6) for depth in depths) / 2
 
 
 def test_a_head_that_fails_fails_for_its_request_alone() -> None:
@@ -212,3 +213,103 @@ def test_depths_of_a_byte() -> None:
     assert net(x, depth=depth).steps.tolist() == [1, 4, 3]
     answers = po.Stream(net, slots=2)(po.Request(row, depth=d) for row, d in zip(x, depth, strict=True))
     assert [int(answer.steps) for answer in answers] == [1, 4, 3]
+
+
+def planned(max_steps: int = 400, **options: object) -> po.Ponder:
+    torch.manual_seed(0)
+    return po.Ponder(po.GRUStep(4, 8), po.PlannedDepth(), max_steps=max_steps, **options)
+
+
+def test_a_quick_request_does_not_wait_for_slow_ones() -> None:
+    """However small the network: free slots are used, and those of the halted ones, too."""
+    asked = [po.Request(torch.randn(4), depth=d) for d in (400, 1, 1, 400, *[1] * 40)]
+    order = [answer.index for answer in po.Stream(planned(), slots=4, ordered=False)(asked)]
+    assert set(order[-2:]) == {0, 3}
+
+
+def test_a_lone_request_among_many_kinds_is_answered() -> None:
+    net = po.Ponder(po.CellStep(_Keep(), initial_state=lambda x: x, size=1), po.PlannedDepth(), max_steps=3)
+    others = (po.Request(torch.ones(1 + i // 2 % 130), depth=3) for i in range(4000))
+    answers = po.Stream(net, slots=2, ordered=False)(itertools.chain([po.Request(torch.ones(999), depth=3)], others))
+    assert len(list(itertools.takewhile(lambda answer: answer.index != 0, answers))) < 2000
+
+
+def test_who_has_ended_is_not_blamed_on_who_goes_on() -> None:
+    class Grows(nn.Module):
+        def forward(self, x: Tensor, state: Tensor) -> Tensor:
+            if (state > 25).any():
+                raise ArithmeticError("too large")
+            return state + x
+
+    net = po.Ponder(po.CellStep(Grows(), initial_state=lambda x: x, size=1), po.PlannedDepth(), max_steps=9)
+    asked = [po.Request(torch.tensor([10.0]), depth=2), po.Request(torch.tensor([1.0]), depth=8)]
+    assert [answer.result().item() for answer in po.Stream(net, slots=2)(asked)] == [30, 9]
+
+
+def test_an_ended_source_is_not_asked_again() -> None:
+    class Once:
+        left = 3
+
+        def __iter__(self) -> "Once":
+            return self
+
+        def __next__(self) -> po.Request:
+            assert self.left >= 0
+            self.left -= 1
+            if self.left < 0:
+                raise StopIteration
+            return po.Request(torch.randn(4), depth=3)
+
+    assert len(list(po.Stream(planned(), slots=1, waiting=4)(Once()))) == 3
+
+
+@pytest.mark.parametrize(
+    "values", [torch.tensor([1.0, torch.nan, 2.0]), torch.tensor([1j, 2j, 3j])], ids=["numbers", "complex"]
+)
+def test_answers_of_any_kind(values: Tensor) -> None:
+    class Picks(nn.Module):
+        def forward(self, state: Tensor) -> Tensor:
+            return values[state[:, 0].long()]
+
+    net = po.Ponder(po.CellStep(_Keep(), initial_state=lambda x: x, size=1), po.PlannedDepth(1), head=Picks(), max_steps=1)
+    errors = [answer.error for answer in po.Stream(net, slots=2)(torch.arange(3.0)[:, None])]
+    assert [error is not None for error in errors] == values.isnan().tolist()
+    assert all(isinstance(error, FloatingPointError) for error in errors if error is not None)
+
+
+def test_steps_that_are_known_of_some_only() -> None:
+    class Sometimes(po.PlannedDepth):
+        def depths(self, memory: dict[str, Tensor]) -> Tensor | None:
+            return None if len(memory["depth"]) % 2 else super().depths(memory)
+
+    torch.manual_seed(0)
+    net, depths = po.Ponder(po.GRUStep(4, 8), Sometimes(), max_steps=6), [2, 6, 6, 2, 6, 1, 3]
+    with zoo.gathering(costs=False):
+        answers = po.Stream(net, slots=2, waiting=3)(po.Request(torch.randn(4), depth=d) for d in depths)
+        assert [int(answer.steps) for answer in answers] == depths
+
+
+def test_requests_of_other_numbers_are_other_batches() -> None:
+    """Stacked, small integers would cut large ones."""
+    torch.manual_seed(0)
+    net = po.Ponder(po.TransformerStep(8, 2), po.PlannedDepth(unit="token"), max_steps=300)
+    depths = [torch.tensor([3, 2], dtype=torch.uint8), torch.tensor([290, 1])]
+    answers = list(po.Stream(net, slots=2)(po.Request(torch.randn(2, 8), depth=d) for d in depths))
+    assert [answer.steps.tolist() for answer in answers] == [[3, 2], [290, 1]]
+
+
+def test_no_more_than_waiting_are_taken_in() -> None:
+    class Slow(nn.Module):
+        def forward(self, x: Tensor, state: Tensor) -> Tensor:
+            assert go_on.wait(10)
+            return state
+
+    go_on = threading.Event()
+    net = po.Ponder(po.CellStep(Slow(), initial_state=lambda x: x, size=1), po.PlannedDepth(1), max_steps=1)
+    with po.Stream(net, slots=1, waiting=2) as stream, ThreadPoolExecutor(5) as pool:
+        asked = [pool.submit(stream.submit, torch.zeros(1)) for _ in range(5)]
+        with pytest.raises(TimeoutError):
+            [future.result(0.3) for future in asked]
+        assert sum(future.done() for future in asked) == 2
+        go_on.set()
+        assert [future.result(10).result(10).error for future in asked] == [None] * 5

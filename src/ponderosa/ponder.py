@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import math
 from collections.abc import Callable
 from typing import Literal
 
@@ -11,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from ponderosa.engine import compact, unroll
+from ponderosa.finite import not_finite
 from ponderosa.halting.base import Halting, Units
 from ponderosa.halting.losses import Criterion
 from ponderosa.solution import Solution
@@ -192,15 +192,8 @@ class Ponder(nn.Module):
         if not self.check_finite or torch.compiler.is_compiling():
             return
         for leaf in leaves(tree):
-            if leaf.is_floating_point() and not _finite(leaf):
-                rows = (~torch.isfinite(leaf))[..., None].flatten(1).any(1).nonzero()[:, 0].tolist()
+            if rows := not_finite(leaf):
                 raise FloatingPointError(
                     f"the {what} has NaN or infinite numbers in examples {rows[:5]}{'...' if len(rows) > 5 else ''}: "
                     "look at the data, the learning rate and the clipping (check_finite=False lets them through)"
                 )
-
-
-def _finite(values: Tensor) -> bool:
-    """Whether no number is NaN or infinite; a finite sum says so in one operation, without the detour that finite
-    numbers with an infinite sum need."""
-    return math.isfinite(values.detach().sum().item()) or bool(torch.isfinite(values).all())

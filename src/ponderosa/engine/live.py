@@ -35,8 +35,6 @@ class Live:
         """Before the first step of the examples that `rows` name; `memory` is what the halting began with."""
         read, count = self.step.read(state), len(rows)
         ends = None if self.per_token else known_steps(self.halting, memory, units, self.max_steps)
-        if ends is not None:  # nobody will be asked
-            memory = {}
         self.carried = {
             "rows": rows, "taken": np.zeros(count, np.int64),
             "alive": np.ones(units.shape, bool) if units.real is None else host(units.real),
@@ -76,9 +74,9 @@ class Live:
 
     @property
     def sure_steps(self) -> int:
-        """How many steps all of them take for sure, with the one that the first of them ends with."""
+        """How many steps all of them take for sure, with the one that the first ends with, where none has ended yet."""
         carried = self.carried
-        return 1 if carried["ends"] is None else int((carried["ends"] - carried["taken"])[carried["alive"]].min())
+        return 1 if carried["ends"] is None else int((carried["ends"] - carried["taken"]).min())
 
     def take_step(self, n: int | None = None, steps: int = 1) -> Array | None:
         """Take step `n`, or each example its own next one or ones; the places of the examples that end with it, None if none
@@ -104,12 +102,12 @@ class Live:
         of_units = of_units if isinstance(taken, int) else self._per_unit(of_units)
         share, done, memory = self.halting.update(of_units, read, output, carried["memory"])
         ending = self._ending(host(done), taken)
-        carried["memory"] = memory  # only now: an error leaves all as it was
         weight = None if self.hard else self._weigh(share, ending, taken, state)
         if output is not None and self.halting.trains_every_step and self.halting.weighs_answers:
             # an exit's answer is its own layer's
             weight = tensor(ending, read).to(read.dtype) if weight is None else weight
             carried["answer"] = _add(carried.get("answer", torch.zeros_like(output)), weight, output)
+        carried["memory"] = memory
         return ending
 
     def _ending(self, done: Array, taken: Any) -> Array:
@@ -172,11 +170,18 @@ class Live:
 
     def add(self, other: Live) -> None:
         """Take other examples of the same kind along."""
+        self._agree(other)
         self.carried = concatenate(self.carried, other.carried, len(self), len(other))
 
     def fill(self, other: Live) -> None:
         """Other examples of the same kind take the places of as many that have ended."""
+        self._agree(other)
         self.carried = replace(self.carried, other.carried, np.flatnonzero(~self.unended)[: len(other)], len(self))
+
+    def _agree(self, other: Live) -> None:
+        """A halting that knows the steps of some only has to be asked about all."""
+        if self.carried["ends"] is None or other.carried["ends"] is None:
+            self.carried["ends"] = other.carried["ends"] = None
 
     def drop(self) -> None:
         """Go on without the examples that have ended."""

@@ -53,9 +53,8 @@ class Schedule:
         waiting = self.queues.get((kind, 0 if self.mixes else 1))
         if waiting is None:
             return self.slots
-        if self.mixes and waiting.halted and not waiting.leaves:
-            return 0
-        return max(self.slots - len(waiting.live) + waiting.halted, 0)
+        halted = 0 if self.mixes and not waiting.leaves else waiting.halted
+        return max(self.slots - len(waiting.live) + halted, 0)
 
     def admit(self, kind: Hashable, live: Live) -> None:
         """Take in examples before their first step."""
@@ -81,17 +80,16 @@ class Schedule:
         waiting.live.drop()
         waiting.halted, waiting.leaves = 0, False
 
-    @staticmethod
-    def _pays(waiting: Waiting) -> bool:
+    def _pays(self, waiting: Waiting) -> bool:
         """Whether leaving the halted examples is worth the gathering."""
         live = waiting.live
         if waiting.thrift is None:
-            waiting.thrift = Thrift(live.step, live.step.read(live.carried["state"]), gathers=3)
+            waiting.thrift = Thrift(live.step, live.step.read(live.carried["state"]), gathers=3, slots=self.slots)
         return waiting.thrift.pays(waiting.halted, len(live) - waiting.halted)
 
     def run(self, failed: Callable[[Array, Exception], None]) -> Parts | None:
-        """One step of one batch, or as many as nobody can end with: what the examples that ended leave with. Examples whose
-        step raises an error leave, too."""
+        """One step of one batch, or as many as are known to be left until somebody ends: what the examples that ended leave
+        with. Examples whose step raises an error leave, too."""
         self.round += 1
         place = self._next()
         waiting = self.queues.pop(place)
@@ -130,21 +128,20 @@ class Schedule:
         self._put((place[0], place[1] + 1), waiting.live)
 
     def _next(self) -> Place:
-        """The queue that waited too long, or else the deepest full one, or else the fullest."""
+        """The queue that waited too long, the oldest first, or else the deepest full one, or else the fullest."""
 
         def merit(place: Place) -> tuple[bool, int, int]:
             waiting = self.queues[place]
             late = self.round - waiting.since > self.patience
-            return late, min(len(waiting.live) - waiting.halted, self.slots), place[1]
+            return late, -waiting.since if late else min(len(waiting.live) - waiting.halted, self.slots), place[1]
 
         return max(self.queues, key=merit)
 
     def _apart(self, place: Place, live: Live, failed: Callable[[Array, Exception], None], error: Exception) -> None:
         """A step that failed for a batch is tried for each of its examples alone, so that only the culprit fails."""
-        going = live.going
-        for one in going:
+        for one in live.going:
             alone = live.part(np.array([one]))
-            if len(going) == 1:
+            if len(live) == 1:
                 failed(alone.carried["rows"], error)
             else:
                 self.queues[((place[0], "alone", int(alone.carried["rows"][0])), place[1])] = Waiting(alone, self.round)

@@ -11,6 +11,8 @@ GATHER = 60e-6
 """To select the rows of a few small tensors."""
 BYTE = 1 / 15e9
 """To copy one byte of state, read and written."""
+CALL = 60e-6
+"""To take a step at all: where others wait for a slot, each slot is worth its part of it."""
 OPERATION = 1 / 60e9
 """For one operation of a matrix product."""
 
@@ -21,10 +23,10 @@ class Thrift:
     So never more than twice the cost of the better choice is spent, whatever the depths to come.
     """
 
-    def __init__(self, step: Step, state: Tensor, gathers: int = 1):
+    def __init__(self, step: Step, state: Tensor, gathers: int = 1, slots: int | None = None):
         rows = max(state.shape[0], 1)
         positions = state.numel() / rows / (step.size or state.shape[-1])
-        self.row = 2 * _weights(step) * positions * OPERATION
+        self.row = 2 * _weights(step) * positions * OPERATION + (CALL / slots if slots else 0)
         self.copy = 2 * state.element_size() * state.numel() / rows * BYTE  # and what is carried with it
         self.fixed = gathers * GATHER
         self.wasted = 0.0

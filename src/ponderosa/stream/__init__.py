@@ -63,7 +63,7 @@ class Stream:
         early: dict[int, Answer] = {}
         answered, ended = 0, False
         while not ended or traffic.busy:
-            wanted = min(traffic.wanted, self.waiting - traffic.asked + answered)
+            wanted = 0 if ended else min(traffic.wanted, self.waiting - traffic.asked + answered)
             for number, request in itertools.islice(source, wanted):
                 traffic.ask(number, request)
                 wanted -= 1

@@ -43,12 +43,12 @@ class Answer:
 
 
 def kind(request: Request, tokens: bool) -> Hashable:
-    """What requests must share to be in one batch: the shapes of the input, with its tokens' number rounded up."""
-    shapes = [tuple(leaf.shape) for leaf in leaves(request.x)]
-    told = request.key is None, request.depth is None
-    if not tokens:
-        return (told, *shapes)
-    return (told, rounded(length(request)), *(shape[1:] for shape in shapes))
+    """What requests must share to be in one batch: the shapes of the input, with its tokens' number rounded up, and what kinds
+    of numbers there are."""
+    shapes = [(tuple(leaf.shape[1:] if tokens else leaf.shape), leaf.dtype) for leaf in leaves(request.x)]
+    depth = request.depth
+    told = request.key is None, (depth.ndim, depth.dtype) if isinstance(depth, Tensor) else type(depth)
+    return (told, rounded(length(request)) if tokens else None, *shapes)
 
 
 def length(request: Request) -> int:

@@ -17,7 +17,8 @@ class Server:
 
     def __init__(self, traffic: Traffic, waiting: int):
         self.traffic = traffic
-        self.inbox: queue.Queue[tuple[Tree, Future[Answer]] | None] = queue.Queue(waiting)
+        self.inbox: queue.Queue[tuple[Tree, Future[Answer]] | None] = queue.Queue()
+        self.places = threading.Semaphore(waiting)
         self.futures: dict[int, Future[Answer]] = {}
         self.closing = False
         self.thread = threading.Thread(target=self._serve, name="ponderosa-stream", daemon=True)
@@ -25,6 +26,7 @@ class Server:
 
     def submit(self, request: Tree) -> Future[Answer]:
         future: Future[Answer] = Future()
+        self.places.acquire()
         self.inbox.put((request, future))
         return future
 
@@ -55,13 +57,15 @@ class Server:
                 self.closing = True
                 return
             request, future = item
-            if future.set_running_or_notify_cancel():
-                number = next(numbers)
-                self.futures[number] = future
-                self.traffic.ask(number, request)
+            if not future.set_running_or_notify_cancel():
+                self.places.release()
+                continue
+            number = next(numbers)
+            self.futures[number] = future
+            self.traffic.ask(number, request)
 
-    @staticmethod
-    def _deliver(future: Future[Answer], answer: Answer) -> None:
+    def _deliver(self, future: Future[Answer], answer: Answer) -> None:
+        self.places.release()
         if answer.error is None:
             future.set_result(answer)
         else:

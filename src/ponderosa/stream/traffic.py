@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Collection, Hashable
+from collections.abc import Hashable
 
 import numpy as np
 import torch
@@ -13,6 +12,7 @@ from ponderosa.engine.compact import answered
 from ponderosa.engine.live import Live
 from ponderosa.engine.rows import Parts
 from ponderosa.engine.schedule import Schedule
+from ponderosa.finite import not_finite
 from ponderosa.halting.base import Units
 from ponderosa.host import Array
 from ponderosa.ponder import Ponder
@@ -29,7 +29,7 @@ class Traffic:
     """A network's requests from the first step to the answer; whoever drives it calls `ask` and `round`."""
 
     def __init__(self, net: Ponder, slots: int, tokens: bool):
-        self.net, self.slots, self.tokens = net, slots, tokens
+        self.net, self.slots, self.tokens, self.max_steps = net, slots, tokens, net.max_steps
         self.schedule = Schedule(slots, mixes=net.step.tied and not isinstance(net.head, nn.ModuleList))
         self.waiting: dict[Hashable, list[Asked]] = {}
         self.begun: dict[Hashable, Live] = {}
@@ -77,7 +77,7 @@ class Traffic:
         """As many requests of a kind as there is room for: begun together, and let in one by one."""
         self._let_in(of_kind)
         if of_kind in self.waiting and self.schedule.room(of_kind):
-            self._begin_waiting(of_kind)
+            self._begin_waiting(of_kind, self.waiting.pop(of_kind))
             self._let_in(of_kind)
 
     def _let_in(self, of_kind: Hashable) -> None:
@@ -91,19 +91,17 @@ class Traffic:
             del self.begun[of_kind]
         self.schedule.admit(of_kind, begun)
 
-    def _begin_waiting(self, of_kind: Hashable) -> None:
-        waiting = self.waiting.pop(of_kind)
+    def _begin_waiting(self, of_kind: Hashable, asked: list[Asked]) -> None:
+        """Together; where that fails, in halves, so that only the culprit fails."""
         try:
-            self._keep(of_kind, self._begin(waiting))
-        except Exception:
-            for asked in waiting:  # one by one, so that only the culprit fails
-                self._begin_alone(of_kind, asked)
-
-    def _begin_alone(self, of_kind: Hashable, asked: Asked) -> None:
-        try:
-            self._keep(of_kind, self._begin([asked]))
+            self._keep(of_kind, self._begin(asked))
         except Exception as error:
-            self._fail(np.array(asked[:1]), error)
+            if len(asked) == 1:
+                self._fail(np.array(asked[0][:1]), error)
+                return
+            half = len(asked) // 2
+            self._begin_waiting(of_kind, asked[:half])
+            self._begin_waiting(of_kind, asked[half:])
 
     def _keep(self, of_kind: Hashable, begun: Live) -> None:
         """Until there is room for them, beside those of their kind that are begun already."""
@@ -118,7 +116,7 @@ class Traffic:
         lengths = [self.lengths[number] for number in numbers] if self.tokens else None
         x, state, units = net.begin(**batched([request for _, request in new], lengths, like))
         memory = net.halting.begin(net.step.read(state), units)
-        return Live(net.step, net.halting, net.head, net.max_steps).begin(np.array(numbers), x, state, units, memory)
+        return Live(net.step, net.halting, net.head, self.max_steps).begin(np.array(numbers), x, state, units, memory)
 
     def _fail(self, rows: Array, error: Exception) -> None:
         for number in rows.tolist():
@@ -141,7 +139,7 @@ class Traffic:
         net = self.net
         units = Units(torch.Size(parts.steps.shape), mask=self._mask(parts))
         outputs, taken, state = answered(net.step, net.head, parts, units)
-        broken = _broken(outputs) if net.check_finite else ()
+        broken = not_finite(outputs) if net.check_finite else ()
         per_token = outputs.ndim > 2 and outputs.shape[:2] == net.step.read(state).shape[:2]
         each, answers = zip(parts.rows.tolist(), outputs.unbind(), taken.unbind(), strict=True), []
         for place, (number, output, steps) in enumerate(each):
@@ -159,10 +157,3 @@ class Traffic:
             return None
         lengths = torch.tensor([self.lengths[number] for number in parts.rows.tolist()], device=read.device)
         return torch.arange(read.shape[1], device=read.device) < lengths[:, None]
-
-
-def _broken(outputs: Tensor) -> Collection[int]:
-    """The places of answers that are not finite; their sum tells whether there can be any."""
-    if math.isfinite(outputs.sum()):
-        return ()
-    return set((~torch.isfinite(outputs)).flatten(1).any(1).nonzero()[:, 0].tolist())
