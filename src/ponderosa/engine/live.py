@@ -34,7 +34,6 @@ class Live:
     def begin(self, rows: Array, x: Tree, state: Tree, units: Units, memory: Memory) -> Live:
         """Before the first step of the examples that `rows` name; `memory` is what the halting began with."""
         read, count = self.step.read(state), len(rows)
-        ends = None if self.per_token else known_steps(self.halting, memory, units, self.max_steps)
         self.carried = {
             "rows": rows, "taken": np.zeros(count, np.int64),
             "alive": np.ones(units.shape, bool) if units.real is None else host(units.real),
@@ -42,7 +41,7 @@ class Live:
             "memory": tree_map(host, memory) if self.halting.on_host else memory,
             "mask": None if self.per_token else real_tokens(self.step, read, units.mask),
             "head_mask": units.mask if self.halting.reads_output else None,
-            "ends": ends,
+            "ends": None if self.per_token else known_steps(self.halting, memory, units, self.max_steps),
         }  # fmt: skip
         if self.per_token:
             self.carried |= {"steps": np.zeros(units.shape, np.int64), "going": np.ones(count, bool)}
