@@ -19,6 +19,7 @@ from ponderosa.bench.timing import one_thread, percentile
 from ponderosa.measure.environment import environment
 from ponderosa.ponder import Ponder
 from ponderosa.stream import Answer, Request, Stream
+from ponderosa.stream.traffic import AHEAD
 
 SLOTS = 32
 QUICK = 4
@@ -102,12 +103,13 @@ def _until_all_halted(net: Ponder, x: Tensor, steps: int) -> Tensor:
 
 
 def _ideal(net: Ponder, x: Tensor, depth: Tensor) -> Callable[[], object]:
-    """The steps that are needed, in full batches: nothing waits, is gathered or decided."""
+    """The steps that are needed, in full batches, begun as many together as a stream does: nothing waits, is gathered or
+    decided."""
     state, context = net.step.initial_state(x[:SLOTS]), net.step.prepare(x[:SLOTS])
     needed = [(n, int((depth >= n).sum()) / SLOTS) for n in range(1, LIMIT + 1)]
 
     def run() -> None:
-        for part in x.split(SLOTS):
+        for part in x.split(AHEAD * SLOTS):
             net.step.prepare(part)
         for n, batches in needed:
             for _ in range(int(batches)):
