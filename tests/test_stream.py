@@ -3,6 +3,7 @@
 import asyncio
 import itertools
 import threading
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 import ponderosa as po
+from ponderosa.engine.live import Live
 from ponderosa.engine.schedule import Schedule
 from tests import zoo
 from tests.zoo import PAIRS, TOKENS, Pair
@@ -225,6 +227,18 @@ def test_a_quick_request_does_not_wait_for_slow_ones() -> None:
     asked = [po.Request(torch.randn(4), depth=d) for d in (400, 1, 1, 400, *[1] * 40)]
     order = [answer.index for answer in po.Stream(planned(), slots=4, ordered=False)(asked)]
     assert set(order[-2:]) == {0, 3}
+
+
+@pytest.mark.parametrize("of", [int, torch.tensor])
+def test_slow_requests_begin_first(of: Callable[[int], int | Tensor], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where depths are known: the last asked is slow, and the quick ones fill the other slot beside it."""
+    seen: list[int] = []
+    step = Live.take_step
+    monkeypatch.setattr(Live, "take_step", lambda live, *given: (seen.append(len(live)), step(live, *given))[1])
+    asked = [po.Request(torch.randn(4), depth=of(d)) for d in (*[1] * 10, 10)]
+    net = po.Ponder(po.GRUStep(4, 2048), po.PlannedDepth(), max_steps=10)  # wide: a free slot is worth filling at once
+    assert [int(answer.steps) for answer in po.Stream(net, slots=2)(asked)] == [*[1] * 10, 10]
+    assert seen == [2] * 10
 
 
 def test_a_lone_request_among_many_kinds_is_answered() -> None:

@@ -21,7 +21,7 @@ from ponderosa.tree import Tree
 
 Asked = tuple[int, Request]
 
-AHEAD = 4
+AHEAD = 8
 """So many batches at hand: an encoder or an input's projection is the quicker for an example, the more begin together."""
 
 
@@ -77,7 +77,7 @@ class Traffic:
         """As many requests of a kind as there is room for: begun together, and let in one by one."""
         self._let_in(of_kind)
         if of_kind in self.waiting and self.schedule.room(of_kind):
-            self._begin_waiting(of_kind, self.waiting.pop(of_kind))
+            self._begin_waiting(of_kind, _deepest_first(self.waiting.pop(of_kind)))
             self._let_in(of_kind)
 
     def _let_in(self, of_kind: Hashable) -> None:
@@ -157,3 +157,12 @@ class Traffic:
             return None
         lengths = torch.tensor([self.lengths[number] for number in parts.rows.tolist()], device=read.device)
         return torch.arange(read.shape[1], device=read.device) < lengths[:, None]
+
+
+def _deepest_first(asked: list[Asked]) -> list[Asked]:
+    """Requests of one kind that begin together: where their depths are known, the quick ones fill the slots beside those that
+    take long, and none of these is left over at the end."""
+    depths = [depth for _, request in asked if (depth := request.depth) is not None]
+    if len(depths) < len(asked) or any(isinstance(depth, Tensor) and depth.ndim for depth in depths):
+        return asked
+    return [asked[place] for place in np.argsort([-int(depth) for depth in depths], kind="stable")]
