@@ -75,6 +75,35 @@ def test_every_kind_of_step(options: dict[str, Any]) -> None:
     check(made(32, 2, **options), torch.randn(2, 5, 32))
 
 
+def through(step: po.TransformerStep, x: Tensor, weigh: Tensor) -> list[Tensor]:
+    """The states after each of three steps, and the gradients of all of them together."""
+    x = x.detach().requires_grad_()
+    states = step.advance_through(step.prepare(x), step.initial_state(x), 1, 3)
+    return [states, *torch.autograd.grad((weigh * states.sin()).sum(), [x, *step.parameters()])]
+
+
+@pytest.mark.parametrize("options", [{}, {"norm": "post"}, {"layers": 3}, {"step_signal": 3}, {"recall": True}])
+def test_steps_in_a_row_are_those_taken_one_by_one(options: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(block_native, "TOGETHER", 100 * 32)
+    step, x, weigh = made(32, 2, **options), torch.randn(5, 37, 32), torch.randn(3, 5, 37, 1)
+    together = through(step, x, weigh)
+    monkeypatch.setattr(po.TransformerStep, "advance_through", po.Step.advance_through)
+    for found, expected in zip(together, through(step, x, weigh), strict=True):
+        assert (found - expected).norm() <= 1e-5 * expected.norm()
+
+
+def test_a_step_that_advances_in_a_way_of_its_own_is_asked() -> None:
+    class Halved(po.TransformerStep):
+        def advance(self, *given: Any) -> Tensor:
+            return super().advance(*given) / 2
+
+    torch.manual_seed(0)
+    step, x = Halved(32, 2), torch.randn(2, 5, 32)
+    context = step.prepare(x)
+    first = step.advance(context, x, 1)
+    assert torch.equal(step.advance_through(context, x, 1, 2), torch.stack([first, step.advance(context, first, 2)]))
+
+
 def test_large_scores_and_activations() -> None:
     step = made(32, 2)
     with torch.no_grad():
@@ -142,7 +171,7 @@ OTHERS: dict[str, Callable[[], po.TransformerStep]] = {
 
 @pytest.mark.parametrize("kind", OTHERS)
 def test_torch_does_the_rest(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delattr(block_native, "advance")
+    monkeypatch.delattr(block_native, "advance_through")
     step = OTHERS[kind]()
     x = torch.randn(2, 5, 32, dtype=next(step.parameters()).dtype)
     assert not fits(step.layers[0], x)

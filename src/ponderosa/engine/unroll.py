@@ -107,11 +107,7 @@ def take_steps(
         told = {k: given for k, given in (("stop", stop), ("gate", gate)) if given is not None and takes(own, k)}
         states = step.unroll(context, state, first, count, **told)  # type: ignore[operator]
         return states if "gate" in told else (states, None)
-    states = []
-    for n in range(first, first + count):
-        state = step.advance(context, state, n)
-        states.append(state)
-    return tree_map(lambda *s: torch.stack(s), *states), None
+    return step.advance_through(context, state, first, count), None
 
 
 def _gate(step: Step, halting: Halting, context: Tree, state: Tree) -> Gate | None:

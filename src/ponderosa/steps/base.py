@@ -7,9 +7,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
-from ponderosa.tree import Tree, leaves
+from ponderosa.tree import Tree, leaves, tree_map
 
 
 class Step(nn.Module, ABC):
@@ -45,6 +46,14 @@ class Step(nn.Module, ABC):
         for k in range(steps):
             state = self.advance(context, state, first + k if k else first)
         return state
+
+    def advance_through(self, context: Tree, state: Tree, first: int, steps: int) -> Tree:
+        """The states of `steps` steps in a row, stacked in front of every tensor of the state."""
+        states = []
+        for n in range(first, first + steps):
+            state = self.advance(context, state, n)
+            states.append(state)
+        return tree_map(lambda *s: torch.stack(s), *states)
 
     def prepare(self, x: Tree, mask: Tensor | None = None) -> Tree:
         """What does not change from step to step, computed once: by default the input itself.

@@ -56,10 +56,10 @@ class Room:
 
 
 class NativeBlock(torch.autograd.Function):
-    """The next states `[batch, token, size]`; `parameters` as `parameters` gives them."""
+    """The states of steps in a row `[steps, batch, token, size]`; `parameters` as `parameters` gives them."""
 
     @staticmethod
-    def forward(ctx: Any, h: Tensor, heads: int, post: bool, *parameters: Tensor) -> Tensor:
+    def forward(ctx: Any, h: Tensor, steps: int, heads: int, post: bool, *parameters: Tensor) -> Tensor:
         h = h.contiguous()
         batch, tokens, size = h.shape
         inner, padded = parameters[-2].shape[1], -(-tokens // WHOLE) * WHOLE
@@ -68,25 +68,29 @@ class NativeBlock(torch.autograd.Function):
         ctx.shape = Shape(native.threads(h), batch, group, tokens, padded, heads, size, inner, post)
         ctx.sizes = (ctypes.c_int64 * 2)()
         library().sizes(ctx.shape, ctx.sizes)
-        ctx.room, after = Room(batch * tokens * ctx.sizes[0]), torch.empty_like(h)
         transposed = [each.t().contiguous() for each in parameters]
-        _call("forward", ctx, _pointers(transposed), h, ctx.room.numbers, after)
-        ctx.save_for_backward(h, *parameters)
-        return after
+        ctx.rooms, states = [Room(batch * tokens * ctx.sizes[0]) for _ in range(steps)], h.new_empty(steps, *h.shape)
+        for before, room, after in zip((h, *states), ctx.rooms, states, strict=False):
+            _call("forward", ctx, _pointers(transposed), before, room.numbers, after)
+        ctx.save_for_backward(h, states, *parameters)
+        return states
 
     @staticmethod
     @first_derivatives
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        h, *parameters = ctx.saved_tensors
+        h, states, *parameters = ctx.saved_tensors
         parameters = [each.contiguous() for each in parameters]
         counts = [each.numel() for each in parameters]
-        found, d_h = h.new_zeros(ctx.shape.threads, sum(counts)), torch.empty_like(h)
+        found, grad = h.new_zeros(ctx.shape.threads, sum(counts)), grad.contiguous()
         each_thread = [part for own in found for part in own.split(counts)]
-        _call(
-            "backward", ctx, _pointers(parameters), _pointers(each_thread), h, ctx.room.numbers, grad.contiguous(), d_h
-        )  # fmt: skip
+        d_state, d_before = grad[-1], torch.empty_like(h)
+        for n in reversed(range(len(states))):
+            arrays = states[n - 1] if n else h, ctx.rooms[n].numbers, d_state, d_before
+            _call("backward", ctx, _pointers(parameters), _pointers(each_thread), *arrays)
+            if n:
+                d_state = d_before + grad[n - 1]
         gradients = zip((found.sum(0) if len(found) > 1 else found[0]).split(counts), parameters, strict=True)
-        return d_h, None, None, *(gradient.view_as(each) for gradient, each in gradients)
+        return d_before, None, None, None, *(gradient.view_as(each) for gradient, each in gradients)
 
 
 def fits(layer: Layer, h: Tensor) -> TypeGuard[Block]:
@@ -98,9 +102,9 @@ def fits(layer: Layer, h: Tensor) -> TypeGuard[Block]:
     )  # fmt: skip
 
 
-def advance(layer: Block, h: Tensor) -> Tensor:
-    """The next states of all tokens, which all see each other."""
-    return NativeBlock.apply(h, layer.heads, layer.norm == "post", *parameters(layer))
+def advance_through(layer: Block, h: Tensor, steps: int) -> Tensor:
+    """The states of all tokens, which all see each other, after each step of a repeated layer `[steps, batch, token, size]`."""
+    return NativeBlock.apply(h, steps, layer.heads, layer.norm == "post", *parameters(layer))
 
 
 def parameters(layer: Any) -> list[Tensor]:

@@ -55,11 +55,19 @@ class TokenStep(Step):
         """All tokens, padded. With frozen keys and values `active` `[batch, token]` must say who has not halted."""
         layer, h = self.layer(n), self.seen(state, n, context["input"] if self.recall else None)
         if context["mask"] is None and not self.frozen_kv and block_native.fits(layer, h):
-            return block_native.advance(layer, h)
+            return block_native.advance_through(layer, h, 1).squeeze(0)
         if self.hyper is not None:
             layer = Planned(layer, self.hyper.plan(h, context["mask"]))
         keys_values = self._all_keys_values(context, layer, h, active)
         return layer.finish(h, attend(layer.queries(h), keys_values, layer.heads, context["mask"]))
+
+    def advance_through(self, context: Tree, state: Tensor, first: int, steps: int) -> Tensor:
+        layer = self.layers[0]
+        plain = self.repeats_exactly and not self.recall and not self.frozen_kv and context["mask"] is None
+        own = type(self).advance is TokenStep.advance and type(self).seen is TokenStep.seen and "advance" not in vars(self)
+        if steps and plain and own and block_native.fits(layer, state):  # type: ignore[arg-type]
+            return block_native.advance_through(layer, state, steps)
+        return super().advance_through(context, state, first, steps)
 
     def _all_keys_values(self, context: Tree, layer: Layer, h: Tensor, active: Tensor | None) -> Tensor:
         """Those of every token, padded: of a halted one its last, if they are frozen."""
