@@ -241,6 +241,13 @@ def test_slow_requests_begin_first(of: Callable[[int], int | Tensor], monkeypatc
     assert seen == [2] * 10
 
 
+@pytest.mark.parametrize("bad", [float("nan"), torch.tensor(torch.nan), "deep", torch.tensor(1j)], ids=str)
+def test_a_depth_that_makes_no_sense_is_its_requests_own_error(bad: object) -> None:
+    asked = [po.Request(torch.randn(4), depth=bad if i == 5 else 2) for i in range(9)]
+    answers = list(po.Stream(planned(), slots=2)(asked))
+    assert [answer.index for answer in answers if answer.error is None] == [0, 1, 2, 3, 4, 6, 7, 8]
+
+
 def test_a_lone_request_among_many_kinds_is_answered() -> None:
     net = po.Ponder(po.CellStep(_Keep(), initial_state=lambda x: x, size=1), po.PlannedDepth(), max_steps=3)
     others = (po.Request(torch.ones(1 + i // 2 % 130), depth=3) for i in range(4000))

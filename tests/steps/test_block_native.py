@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.utils.flop_counter import FlopCounterMode
 
 import ponderosa as po
 from ponderosa import native
@@ -92,16 +93,55 @@ def test_steps_in_a_row_are_those_taken_one_by_one(options: dict[str, Any], monk
         assert (found - expected).norm() <= 1e-5 * expected.norm()
 
 
-def test_a_step_that_advances_in_a_way_of_its_own_is_asked() -> None:
-    class Halved(po.TransformerStep):
-        def advance(self, *given: Any) -> Tensor:
-            return super().advance(*given) / 2
+class Halved(po.TransformerStep):
+    def prepare(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        return x
 
+    def advance(self, context: Tensor, state: Tensor, n: Any, active: Tensor | None = None) -> Tensor:
+        return super().advance({"mask": None}, state, n).div_(2) + context
+
+
+class Alternating(po.TransformerStep):
+    def layer(self, n: Any) -> Any:
+        return self.layers[0] if n % 2 else self.other
+
+    def __init__(self, *given: Any):
+        super().__init__(*given)
+        self.other = made(*given).layers[0]
+
+
+def shifted(*given: Any) -> po.TransformerStep:
+    step = po.TransformerStep(*given)
+    step.seen = lambda state, n, x: state + n
+    return step
+
+
+@pytest.mark.parametrize("kind", [Halved, Alternating, shifted])
+def test_a_step_that_advances_in_a_way_of_its_own_is_asked(kind: Callable[..., po.TransformerStep]) -> None:
     torch.manual_seed(0)
-    step, x = Halved(32, 2), torch.randn(2, 5, 32)
+    step, x = kind(32, 2), torch.randn(2, 5, 32)
     context = step.prepare(x)
     first = step.advance(context, x, 1)
     assert torch.equal(step.advance_through(context, x, 1, 2), torch.stack([first, step.advance(context, first, 2)]))
+
+
+def test_a_step_alone_may_be_changed_in_place() -> None:
+    step, x = made(32, 2), torch.randn(2, 5, 32)
+    step(x).add_(1).sum().backward()
+    assert step.layers[0].out.weight.grad is not None
+
+
+def test_without_a_gradient_nothing_is_kept_of_the_steps() -> None:
+    step, x = made(32, 2).requires_grad_(False), torch.randn(2, 5, 32)
+    Room.free.clear()
+    expected = in_torch_through(step, x)
+    torch.testing.assert_close(step.advance_through(step.prepare(x), x, 1, 9), expected)
+    assert len(Room.free) == 1
+
+
+def in_torch_through(step: po.TransformerStep, x: Tensor) -> Tensor:
+    with torch.no_grad():
+        return step.advance_through(step.prepare(x), x, 1, 9)
 
 
 def test_large_scores_and_activations() -> None:
@@ -155,6 +195,16 @@ class Own(nn.Linear):
     pass
 
 
+def watched(step: po.TransformerStep) -> po.TransformerStep:
+    step.layers[0].register_full_backward_hook(lambda *_: None)
+    return step
+
+
+def rectified(step: po.TransformerStep, **options: Any) -> po.TransformerStep:
+    step.layers[0].mlp[1] = nn.GELU(**options) if options else nn.ReLU()
+    return step
+
+
 def exchanged(step: po.TransformerStep) -> po.TransformerStep:
     step.layers[0].out = Own(32, 32)
     return step
@@ -165,7 +215,9 @@ OTHERS: dict[str, Callable[[], po.TransformerStep]] = {
     "dropout": lambda: made(32, 2, dropout=0.1),
     "FiLM": lambda: made(32, 2, modulation=po.FiLM()), "latents": lambda: made(32, 2, modulation=po.Latents()),
     "hyper-modules": lambda: made(32, 2, modulation=po.HyperModules()), "hooked": lambda: hooked(made(32, 2)),
-    "exchanged": lambda: exchanged(made(32, 2)), "double": lambda: made(32, 2).double(),
+    "exchanged": lambda: exchanged(made(32, 2)), "watched": lambda: watched(made(32, 2)),
+    "relu": lambda: rectified(made(32, 2)), "another gelu": lambda: rectified(made(32, 2), approximate="tanh"),
+    "double": lambda: made(32, 2).double(),
 }  # fmt: skip
 
 
@@ -176,6 +228,19 @@ def test_torch_does_the_rest(kind: str, monkeypatch: pytest.MonkeyPatch) -> None
     x = torch.randn(2, 5, 32, dtype=next(step.parameters()).dtype)
     assert not fits(step.layers[0], x)
     assert all_numbers(step, x)[0].isfinite().all()
+
+
+def test_a_forward_of_its_own_no_bias_and_other_numbers() -> None:
+    x, step = torch.randn(2, 5, 32), made(32, 2)
+    step.layers[0].out.forward = lambda h: h
+    assert not fits(step.layers[0], x)
+    step = made(32, 2)
+    step.layers[0].out.bias = None
+    assert not fits(step.layers[0], x)
+    assert not fits(made(32, 2).double().layers[0], x)
+    with FlopCounterMode(display=False) as counter:
+        made(32, 2)(x)
+    assert counter.get_total_flops() > 0
 
 
 def test_without_gradients_under_autocast_or_without_a_compiler(monkeypatch: pytest.MonkeyPatch) -> None:

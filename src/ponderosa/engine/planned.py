@@ -23,7 +23,7 @@ def known_steps(halting: Halting, memory: Memory, units: Units, max_steps: int) 
     depths = halting.depths(memory) if halting.hard else None
     if depths is None:
         return None
-    if depths.shape != units.shape or depths.is_floating_point():
+    if depths.shape != units.shape or depths.is_floating_point() or depths.is_complex():
         raise ValueError(
             f"the halting's depths are {depths.dtype} {list(depths.shape)}: a whole number for each of the units "
             f"{list(units.shape)} is needed"

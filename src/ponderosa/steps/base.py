@@ -48,7 +48,7 @@ class Step(nn.Module, ABC):
         return state
 
     def advance_through(self, context: Tree, state: Tree, first: int, steps: int) -> Tree:
-        """The states of `steps` steps in a row, stacked in front of every tensor of the state."""
+        """The states of `steps` steps in a row, one at least, stacked in front of every tensor of the state: for training."""
         states = []
         for n in range(first, first + steps):
             state = self.advance(context, state, n)

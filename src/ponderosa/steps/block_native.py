@@ -69,10 +69,12 @@ class NativeBlock(torch.autograd.Function):
         ctx.sizes = (ctypes.c_int64 * 2)()
         library().sizes(ctx.shape, ctx.sizes)
         transposed = [each.t().contiguous() for each in parameters]
-        ctx.rooms, states = [Room(batch * tokens * ctx.sizes[0]) for _ in range(steps)], h.new_empty(steps, *h.shape)
-        for before, room, after in zip((h, *states), ctx.rooms, states, strict=False):
-            _call("forward", ctx, _pointers(transposed), before, room.numbers, after)
-        ctx.save_for_backward(h, states, *parameters)
+        kept = steps if any(ctx.needs_input_grad) else 1
+        ctx.rooms, states = [Room(batch * tokens * ctx.sizes[0]) for _ in range(kept)], h.new_empty(steps, *h.shape)
+        for n, (before, after) in enumerate(zip((h, *states), states, strict=False)):
+            _call("forward", ctx, _pointers(transposed), before, ctx.rooms[n % kept].numbers, after)
+        # the last state is not needed: where it is the only one, whoever has it may change it
+        ctx.save_for_backward(h, states if steps > 1 else None, *parameters)
         return states
 
     @staticmethod
@@ -84,7 +86,7 @@ class NativeBlock(torch.autograd.Function):
         found, grad = h.new_zeros(ctx.shape.threads, sum(counts)), grad.contiguous()
         each_thread = [part for own in found for part in own.split(counts)]
         d_state, d_before = grad[-1], torch.empty_like(h)
-        for n in reversed(range(len(states))):
+        for n in reversed(range(len(ctx.rooms))):
             arrays = states[n - 1] if n else h, ctx.rooms[n].numbers, d_state, d_before
             _call("backward", ctx, _pointers(parameters), _pointers(each_thread), *arrays)
             if n:
@@ -98,7 +100,7 @@ def fits(layer: Layer, h: Tensor) -> TypeGuard[Block]:
     return (
         type(layer) is Block and torch.is_grad_enabled() and h.dtype == torch.float32 and h.device.type == "cpu" and h.ndim == 3
         and h.numel() > 0 and not torch.compiler.is_compiling() and not torch.is_autocast_enabled("cpu")
-        and _plain(layer) and library() is not None
+        and not native.watched() and _plain(layer) and library() is not None
     )  # fmt: skip
 
 
@@ -121,12 +123,19 @@ def _plain(layer: Block) -> bool:
     """Whether the block is just what its class says, nothing exchanged, hooked on or dropped out, and its sizes fit C."""
     if layer.between is not None or (layer.training and layer.dropout.p) or layer.size // layer.heads % WHOLE:
         return False
-    norms, denses = _parts(layer)[:2], _parts(layer)[2:]
+    norms, denses, between = _parts(layer)[:2], _parts(layer)[2:], layer.mlp[1]
     return (
         all(type(norm) is nn.LayerNorm and norm.eps == 1e-5 for norm in norms)
         and all(type(dense) is nn.Linear for dense in denses) and denses[-1].in_features % WHOLE == 0
-        and not any(module._forward_hooks or module._forward_pre_hooks for module in layer.modules())
+        and type(between) is nn.GELU and between.approximate == "none" and not any(map(_altered, layer.modules()))
+        and all(each is not None and each.dtype == torch.float32 for each in parameters(layer))
     )  # fmt: skip
+
+
+def _altered(module: nn.Module) -> bool:
+    """Whether somebody hooked on to a module, or gave it a forward of its own."""
+    hooks = module._forward_hooks, module._forward_pre_hooks, module._backward_hooks, module._backward_pre_hooks
+    return any(hooks) or "forward" in vars(module)
 
 
 @lru_cache(maxsize=1)

@@ -62,12 +62,16 @@ class TokenStep(Step):
         return layer.finish(h, attend(layer.queries(h), keys_values, layer.heads, context["mask"]))
 
     def advance_through(self, context: Tree, state: Tensor, first: int, steps: int) -> Tensor:
-        layer = self.layers[0]
-        plain = self.repeats_exactly and not self.recall and not self.frozen_kv and context["mask"] is None
-        own = type(self).advance is TokenStep.advance and type(self).seen is TokenStep.seen and "advance" not in vars(self)
-        if steps and plain and own and block_native.fits(layer, state):  # type: ignore[arg-type]
+        layer = self.layer(first)
+        if self._repeats_a_layer() and context["mask"] is None and block_native.fits(layer, state):
             return block_native.advance_through(layer, state, steps)
         return super().advance_through(context, state, first, steps)
+
+    def _repeats_a_layer(self) -> bool:
+        """Whether a step is one layer on the state and nothing else, not even in a subclass."""
+        parts = "advance", "seen", "layer"
+        own = any(getattr(type(self), name) is not getattr(TokenStep, name) or name in vars(self) for name in parts)
+        return self.repeats_exactly and not (own or self.recall or self.frozen_kv)
 
     def _all_keys_values(self, context: Tree, layer: Layer, h: Tensor, active: Tensor | None) -> Tensor:
         """Those of every token, padded: of a halted one its last, if they are frozen."""

@@ -33,7 +33,7 @@ class Stream:
 
     Args:
         net: a network, or a model that `po.adapt` made; it is put in evaluation mode.
-        slots: the examples in a batch.
+        slots: the examples in a batch; an encoder, and what is computed once, may see eight times as many together.
         ordered: whether answers come in the order of the requests, or each as soon as it is there.
         tokens: whether a request's first axis counts tokens, which may be more or fewer in the next one; by default where
             tokens halt, or attend to each other, unless the encoder makes them (`PatchEncoder`). For images to a vision

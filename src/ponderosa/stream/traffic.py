@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
+from numbers import Integral
 
 import numpy as np
 import torch
@@ -77,7 +78,9 @@ class Traffic:
         """As many requests of a kind as there is room for: begun together, and let in one by one."""
         self._let_in(of_kind)
         if of_kind in self.waiting and self.schedule.room(of_kind):
-            self._begin_waiting(of_kind, _deepest_first(self.waiting.pop(of_kind)))
+            asked = self.waiting.pop(of_kind)
+            # a stack's layers have queues of their own, which stay full in any order
+            self._begin_waiting(of_kind, _deepest_first(asked) if self.schedule.mixes else asked)
             self._let_in(of_kind)
 
     def _let_in(self, of_kind: Hashable) -> None:
@@ -160,9 +163,8 @@ class Traffic:
 
 
 def _deepest_first(asked: list[Asked]) -> list[Asked]:
-    """Requests of one kind that begin together: where their depths are known, the quick ones fill the slots beside those that
-    take long, and none of these is left over at the end."""
-    depths = [depth for _, request in asked if (depth := request.depth) is not None]
-    if len(depths) < len(asked) or any(isinstance(depth, Tensor) and depth.ndim for depth in depths):
-        return asked
-    return [asked[place] for place in np.argsort([-int(depth) for depth in depths], kind="stable")]
+    """Requests of one kind, whose depths are all told in the same way: where each is told one whole number, the quick ones fill
+    the slots beside those that take long, and none of these is left over at the end."""
+    depth = asked[0][1].depth
+    number = isinstance(depth, Tensor) and not (depth.ndim or depth.is_floating_point() or depth.is_complex())
+    return sorted(asked, key=lambda each: -int(each[1].depth)) if number or isinstance(depth, Integral) else asked  # type: ignore[arg-type]
