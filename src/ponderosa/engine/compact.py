@@ -9,6 +9,7 @@ from ponderosa.engine.head import last_answer
 from ponderosa.engine.live import Live
 from ponderosa.engine.planned import as_planned, known_steps
 from ponderosa.engine.rows import Parts, join
+from ponderosa.engine.slices import at_once, slices, together
 from ponderosa.engine.thrift import Thrift
 from ponderosa.halting.base import Halting, Units
 from ponderosa.host import Array, tensor
@@ -21,6 +22,16 @@ def compact(
     step: Step, halting: Halting, head: nn.Module | None, x: Tree, state: Tree, units: Units, max_steps: int
 ) -> Solution:
     """The masked unroll's result without computing what has halted."""
+    examples = at_once(halting, step.read(state), x)
+    if examples >= units.shape[0]:
+        return _compact(step, halting, head, x, state, units, max_steps)
+    parts = [_compact(step, halting, head, *part, max_steps) for part in slices(x, state, units, examples)]
+    return together(parts, units.mask)
+
+
+def _compact(
+    step: Step, halting: Halting, head: nn.Module | None, x: Tree, state: Tree, units: Units, max_steps: int
+) -> Solution:
     memory = halting.begin(step.read(state), units)
     rows, steps = np.arange(units.shape[0]), known_steps(halting, memory, units, max_steps)
     if steps is not None:
