@@ -241,7 +241,9 @@ def test_slow_requests_begin_first(of: Callable[[int], int | Tensor], monkeypatc
     assert seen == [2] * 10
 
 
-@pytest.mark.parametrize("bad", [float("nan"), torch.tensor(torch.nan), "deep", torch.tensor(1j)], ids=str)
+@pytest.mark.parametrize(
+    "bad", [float("nan"), torch.tensor(torch.nan), "deep", torch.tensor(1j), torch.tensor(2, device="meta")], ids=str
+)
 def test_a_depth_that_makes_no_sense_is_its_requests_own_error(bad: object) -> None:
     asked = [po.Request(torch.randn(4), depth=bad if i == 5 else 2) for i in range(9)]
     answers = list(po.Stream(planned(), slots=2)(asked))

@@ -50,17 +50,54 @@ def test_what_belongs_together_stays_together(halting: po.Halting, monkeypatch: 
     assert sizes == [50, 50]
 
 
-def test_what_an_encoder_shares_is_not_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Slices of one example."""
+    monkeypatch.setattr(slices, "BYTES", 1)
+
+
+@pytest.mark.usefixtures("tiny")
+def test_what_an_encoder_shares_is_not_cut() -> None:
+    """Even where it has as many rows as the batch."""
+
     class Shares(nn.Module):
         def forward(self, x: Tensor) -> dict[str, Tensor]:
-            return {"x": x, "scale": torch.tensor(2.0)}
+            return {"x": x, "table": torch.arange(5.0)}
 
-    class Scaled(nn.Module):
-        def forward(self, given: dict[str, Tensor], state: Tensor) -> Tensor:
-            return state + given["scale"] * given["x"]
+    class Looks(po.Step):
+        size = 4
 
-    monkeypatch.setattr(slices, "BYTES", 1)
-    step = po.CellStep(Scaled(), initial_state=lambda given: torch.zeros_like(given["x"]), size=4)
-    net, x = po.Ponder(step, po.Fixed(), max_steps=3, encoder=Shares()).eval(), torch.randn(5, 4)
+        def initial_state(self, given: dict[str, Tensor]) -> Tensor:
+            return torch.zeros_like(given["x"])
+
+        def prepare(self, given: dict[str, Tensor], mask: Tensor | None = None) -> Tensor:
+            return given["x"] * given["table"].sum()
+
+        def advance(self, context: Tensor, state: Tensor, n: int) -> Tensor:
+            return state + context
+
+    net, x = po.Ponder(Looks(), po.Fixed(), max_steps=3, encoder=Shares()).eval(), torch.randn(5, 4)
     with torch.no_grad():
-        torch.testing.assert_close(net(x).output, 6 * x)
+        torch.testing.assert_close(net(x).output, 30 * x)
+
+
+@pytest.mark.usefixtures("tiny")
+def test_plans_and_heads_see_the_whole_batch() -> None:
+    class Head(nn.Module):
+        def forward(self, state: Tensor) -> Tensor:
+            assert len(state) == 5
+            return state
+
+    depths = torch.tensor([1, 3, 2, 2, 1])
+    net = po.Ponder(po.GRUStep(4, 8), po.PlannedDepth(lambda x: depths), head=Head(), max_steps=3).eval()
+    with torch.no_grad():
+        assert net(torch.randn(5, 4)).steps.equal(depths)
+
+
+@pytest.mark.usefixtures("tiny")
+def test_in_training_mode_nothing_is_sliced() -> None:
+    """A norm over the batch sees all of it, with gradients or without."""
+    torch.manual_seed(0)
+    net, x = po.Ponder(po.Stack([nn.BatchNorm1d(4)] * 2), po.Fixed()).train(), torch.randn(5, 4)
+    with torch.no_grad():
+        torch.testing.assert_close(net(x).output.mean(0), torch.zeros(4), rtol=0, atol=1e-6)

@@ -195,6 +195,10 @@ class Own(nn.Linear):
     pass
 
 
+class Wrapped(Tensor):
+    """Passes for a tensor, as quantised weights do."""
+
+
 def watched(step: po.TransformerStep) -> po.TransformerStep:
     step.layers[0].register_full_backward_hook(lambda *_: None)
     return step
@@ -238,6 +242,12 @@ def test_a_forward_of_its_own_no_bias_and_other_numbers() -> None:
     step.layers[0].out.bias = None
     assert not fits(step.layers[0], x)
     assert not fits(made(32, 2).double().layers[0], x)
+    step = made(32, 2)
+    step.layers[0].finish = lambda h, attended: h
+    assert not fits(step.layers[0], x)
+    step = made(32, 2)
+    step.layers[0].out.weight = nn.Parameter(Wrapped(step.layers[0].out.weight.detach()))
+    assert not fits(step.layers[0], x)
     with FlopCounterMode(display=False) as counter:
         made(32, 2)(x)
     assert counter.get_total_flops() > 0

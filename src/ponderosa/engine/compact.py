@@ -8,10 +8,10 @@ from torch import Tensor, nn
 from ponderosa.engine.head import last_answer
 from ponderosa.engine.live import Live
 from ponderosa.engine.planned import as_planned, known_steps
-from ponderosa.engine.rows import Parts, join
-from ponderosa.engine.slices import at_once, slices, together
+from ponderosa.engine.rows import Parts, in_a_row, join
+from ponderosa.engine.slices import at_once, slices
 from ponderosa.engine.thrift import Thrift
-from ponderosa.halting.base import Halting, Units
+from ponderosa.halting.base import Halting, Memory, Units
 from ponderosa.host import Array, tensor
 from ponderosa.solution import Solution
 from ponderosa.steps.base import Step
@@ -22,21 +22,21 @@ def compact(
     step: Step, halting: Halting, head: nn.Module | None, x: Tree, state: Tree, units: Units, max_steps: int
 ) -> Solution:
     """The masked unroll's result without computing what has halted."""
-    examples = at_once(halting, step.read(state), x)
-    if examples >= units.shape[0]:
-        return _compact(step, halting, head, x, state, units, max_steps)
-    parts = [_compact(step, halting, head, *part, max_steps) for part in slices(x, state, units, examples)]
-    return together(parts, units.mask)
+    memory, context = halting.begin(step.read(state), units), step.prepare(x, units.mask)
+    examples = at_once(step, halting, step.read(state))
+    parts = [_taken(step, halting, head, *each, max_steps) for each in slices(context, state, units, memory, examples)]
+    return solution(step, head, in_a_row(parts), units, max_steps)
 
 
-def _compact(
-    step: Step, halting: Halting, head: nn.Module | None, x: Tree, state: Tree, units: Units, max_steps: int
-) -> Solution:
-    memory = halting.begin(step.read(state), units)
-    rows, steps = np.arange(units.shape[0]), known_steps(halting, memory, units, max_steps)
+def _taken(
+    step: Step, halting: Halting, head: nn.Module | None, rows: slice, context: Tree, state: Tree, units: Units, memory: Memory,
+    max_steps: int,
+) -> Parts:  # fmt: skip
+    """What all examples leave with, in their order."""
+    numbers, steps = np.arange(rows.start, rows.stop), known_steps(halting, memory, units, max_steps)
     if steps is not None:
-        return solution(step, head, Parts(rows, as_planned(step, x, state, units, steps), None, steps, None), units, max_steps)
-    live = Live(step, halting, head, max_steps).begin(rows, x, state, units, memory)
+        return Parts(numbers, as_planned(step, context, state, units, steps), None, steps, None)
+    live = Live(step, halting, head, max_steps).begin(numbers, context, state, units, memory)
     thrift, parts, halted = Thrift(step, step.read(state)), [], 0
     for n in range(1, max_steps + 1):
         if thrift.pays(halted, len(live) - halted):
@@ -48,7 +48,7 @@ def _compact(
             halted += len(ended)
         if halted == len(live):
             break
-    return solution(step, head, join(parts or [live.leave(rows)]), units, max_steps)
+    return join(parts or [live.leave(np.arange(len(numbers)))])
 
 
 def solution(step: Step, head: nn.Module | None, parts: Parts, units: Units, max_steps: int) -> Solution:

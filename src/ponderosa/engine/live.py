@@ -31,13 +31,13 @@ class Live:
         self.carried: dict[str, Tree] = {}
         self.tokens: Tokens | None = None
 
-    def begin(self, rows: Array, x: Tree, state: Tree, units: Units, memory: Memory) -> Live:
+    def begin(self, rows: Array, context: Tree, state: Tree, units: Units, memory: Memory) -> Live:
         """Before the first step of the examples that `rows` name; `memory` is what the halting began with."""
         read, count = self.step.read(state), len(rows)
         self.carried = {
             "rows": rows, "taken": np.zeros(count, np.int64),
             "alive": np.ones(units.shape, bool) if units.real is None else host(units.real),
-            "context": self.step.prepare(x, units.mask), "state": state,
+            "context": context, "state": state,
             "memory": tree_map(host, memory) if self.halting.on_host else memory,
             "mask": None if self.per_token else real_tokens(self.step, read, units.mask),
             "head_mask": units.mask if self.halting.reads_output else None,

@@ -32,9 +32,9 @@ def known_steps(halting: Halting, memory: Memory, units: Units, max_steps: int) 
     return steps if units.real is None else steps * host(units.real)
 
 
-def as_planned(step: Step, x: Tree, state: Tree, units: Units, steps: Array) -> Tree:
+def as_planned(step: Step, context: Tree, state: Tree, units: Units, steps: Array) -> Tree:
     """The state after each unit's own `steps` `[batch]` or `[batch, token]`, 0 for padding."""
-    context, per_token = step.prepare(x, units.mask), steps.ndim > 1
+    per_token = steps.ndim > 1
     deepest = steps.max(1, initial=0) if per_token else steps
     order = None if (deepest[1:] <= deepest[:-1]).all() else np.argsort(-deepest, kind="stable")
     real = None if units.mask is None else real_tokens(step, step.read(state), units.mask)

@@ -115,7 +115,12 @@ def _cat(*parts: Any) -> Any:
 
 def join(parts: Sequence[Parts]) -> Parts:
     """The parts of all examples, in the order of their rows."""
-    if len(parts) == 1:  # all ended together, in the order in which they came
+    whole = in_a_row(parts)  # where there is one, all ended together, in the order in which they came
+    return whole if len(parts) == 1 else whole.part(whole.rows.argsort())
+
+
+def in_a_row(parts: Sequence[Parts]) -> Parts:
+    """The parts of all examples, one after the other."""
+    if len(parts) == 1:
         return parts[0]
-    whole = Parts(*tree_map(_cat, *((p.rows, p.state, p.output, p.steps, p.weights) for p in parts)))
-    return whole.part(whole.rows.argsort())
+    return Parts(*tree_map(_cat, *((p.rows, p.state, p.output, p.steps, p.weights) for p in parts)))

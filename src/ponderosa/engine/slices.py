@@ -7,36 +7,34 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from ponderosa.engine.rows import select
-from ponderosa.halting.base import Halting, Units
-from ponderosa.solution import Solution
-from ponderosa.tree import Tree, leaves, tree_map
+from ponderosa.engine.rows import check_rows, select
+from ponderosa.halting.base import Halting, Memory, Units
+from ponderosa.steps.base import Step
+from ponderosa.tree import Tree
 
-BYTES = 2**23
-"""Of a slice's states: those inside a layer are four times as large, and up to 32 MB the C library keeps what it has."""
+BYTES = 7 * 2**20
+"""Of a slice's states: those inside a layer are four times as large, and below 32 MB the C library keeps what it has."""
 
 
-def at_once(halting: Halting, read: Tensor, x: Tree) -> int:
+def at_once(step: Step, halting: Halting, read: Tensor) -> int:
     """How many examples of a batch to compute together: all, unless they are many and see nothing of each other."""
     batch = len(read)
-    whole = halting.unit == "batch" or torch.is_grad_enabled() or read.device.type != "cpu"
-    if whole or any(getattr(leaf, "shape", ())[:1] != (batch,) for leaf in leaves(x)):  # an encoder may have made anything
+    if halting.unit == "batch" or step.training or torch.is_grad_enabled() or read.device.type != "cpu":
         return batch
     return min(batch, max(1, batch * BYTES // max(read.nbytes, 1)))
 
 
-def slices(x: Tree, state: Tree, units: Units, examples: int) -> Iterator[tuple[Tree, Tree, Units]]:
-    """So many examples at a time."""
+def slices(
+    context: Tree, state: Tree, units: Units, memory: Memory, examples: int
+) -> Iterator[tuple[slice, Tree, Tree, Units, Memory]]:  # fmt: skip
+    """So many examples at a time, and which of the batch they are."""
     batch, *others = units.shape
-    given = x, state, units.inputs, units.mask, units.given_key, units.depth
+    if examples >= batch:
+        yield slice(0, batch), context, state, units, memory
+        return
+    check_rows((context, memory), batch)
     for start in range(0, batch, examples):
-        end = min(start + examples, batch)
-        x_part, state_part, inputs, mask, key, depth = select(given, slice(start, end))
-        shape = torch.Size([end - start, *others])
-        yield x_part, state_part, replace(units, shape=shape, inputs=inputs, mask=mask, given_key=key, depth=depth)
-
-
-def together(parts: list[Solution], mask: Tensor | None) -> Solution:
-    """The solutions of a batch's slices as that of the batch."""
-    output, steps, state = tree_map(lambda *each: torch.cat(each), *((p.output, p.steps, p.state) for p in parts))
-    return Solution(output, torch.cat([p.weights for p in parts], 1), steps, state, None, mask)
+        rows = slice(start, min(start + examples, batch))
+        context_part, state_part, mask, memory_part = select((context, state, units.mask, memory), rows)
+        own = replace(units, shape=torch.Size([rows.stop - start, *others]), mask=mask)
+        yield rows, context_part, state_part, own, memory_part

@@ -10,6 +10,7 @@ from typing import Any, ClassVar, TypeGuard
 
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.module import _has_any_global_hook
 
 from ponderosa import native
 from ponderosa.derivatives import first_derivatives
@@ -127,15 +128,21 @@ def _plain(layer: Block) -> bool:
     return (
         all(type(norm) is nn.LayerNorm and norm.eps == 1e-5 for norm in norms)
         and all(type(dense) is nn.Linear for dense in denses) and denses[-1].in_features % WHOLE == 0
-        and type(between) is nn.GELU and between.approximate == "none" and not any(map(_altered, layer.modules()))
-        and all(each is not None and each.dtype == torch.float32 for each in parameters(layer))
+        and type(between) is nn.GELU and between.approximate == "none" and all(map(_ordinary, parameters(layer)))
+        and not any(map(_altered, layer.modules())) and not _has_any_global_hook()
     )  # fmt: skip
 
 
+def _ordinary(weight: Any) -> bool:
+    """Whether C can read it: there, in memory of its own, not something else that passes for a tensor."""
+    plain = type(weight) in (Tensor, nn.Parameter) and weight.layout == torch.strided
+    return plain and weight.dtype == torch.float32 and weight.device.type == "cpu"
+
+
 def _altered(module: nn.Module) -> bool:
-    """Whether somebody hooked on to a module, or gave it a forward of its own."""
+    """Whether somebody hooked on to a module, or gave it methods of its own."""
     hooks = module._forward_hooks, module._forward_pre_hooks, module._backward_hooks, module._backward_pre_hooks
-    return any(hooks) or "forward" in vars(module)
+    return any(hooks) or any(name in vars(module) for name in ("forward", "queries", "keys_values", "finish"))
 
 
 @lru_cache(maxsize=1)

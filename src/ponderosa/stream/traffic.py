@@ -78,9 +78,7 @@ class Traffic:
         """As many requests of a kind as there is room for: begun together, and let in one by one."""
         self._let_in(of_kind)
         if of_kind in self.waiting and self.schedule.room(of_kind):
-            asked = self.waiting.pop(of_kind)
-            # a stack's layers have queues of their own, which stay full in any order
-            self._begin_waiting(of_kind, _deepest_first(asked) if self.schedule.mixes else asked)
+            self._begin_waiting(of_kind, self.waiting.pop(of_kind))
             self._let_in(of_kind)
 
     def _let_in(self, of_kind: Hashable) -> None:
@@ -97,7 +95,8 @@ class Traffic:
     def _begin_waiting(self, of_kind: Hashable, asked: list[Asked]) -> None:
         """Together; where that fails, in halves, so that only the culprit fails."""
         try:
-            self._keep(of_kind, self._begin(asked))
+            # a stack's layers have queues of their own, which stay full in any order
+            self._keep(of_kind, self._begin(_deepest_first(asked) if self.schedule.mixes else asked))
         except Exception as error:
             if len(asked) == 1:
                 self._fail(np.array(asked[0][:1]), error)
@@ -118,8 +117,8 @@ class Traffic:
         like = next(net.parameters(), torch.empty(0))
         lengths = [self.lengths[number] for number in numbers] if self.tokens else None
         x, state, units = net.begin(**batched([request for _, request in new], lengths, like))
-        memory = net.halting.begin(net.step.read(state), units)
-        return Live(net.step, net.halting, net.head, self.max_steps).begin(np.array(numbers), x, state, units, memory)
+        memory, context = net.halting.begin(net.step.read(state), units), net.step.prepare(x, units.mask)
+        return Live(net.step, net.halting, net.head, self.max_steps).begin(np.array(numbers), context, state, units, memory)
 
     def _fail(self, rows: Array, error: Exception) -> None:
         for number in rows.tolist():
