@@ -134,14 +134,10 @@ def test_a_step_alone_may_be_changed_in_place() -> None:
 def test_without_a_gradient_nothing_is_kept_of_the_steps() -> None:
     step, x = made(32, 2).requires_grad_(False), torch.randn(2, 5, 32)
     Room.free.clear()
-    expected = in_torch_through(step, x)
+    with torch.no_grad():  # in torch
+        expected = step.advance_through(step.prepare(x), x, 1, 9)
     torch.testing.assert_close(step.advance_through(step.prepare(x), x, 1, 9), expected)
     assert len(Room.free) == 1
-
-
-def in_torch_through(step: po.TransformerStep, x: Tensor) -> Tensor:
-    with torch.no_grad():
-        return step.advance_through(step.prepare(x), x, 1, 9)
 
 
 def test_large_scores_and_activations() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Any
 
 import torch
@@ -58,6 +59,14 @@ def length(request: Request) -> int:
         shapes = [list(leaf.shape) for leaf in leaves(request.x)]
         raise ValueError(f"the request's input is {shapes}: the first axis of every tensor must count its tokens, at least one")
     return counts.pop()
+
+
+def whole_depth(request: Request) -> int | None:
+    """A request's depth, where it is told one whole number for all of it."""
+    depth = request.depth
+    if isinstance(depth, Tensor):
+        return None if depth.ndim or depth.is_floating_point() or depth.is_complex() else int(depth)
+    return int(depth) if isinstance(depth, Integral) else None
 
 
 def rounded(length: int) -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from numbers import Integral
 
 import numpy as np
 import torch
@@ -17,7 +16,7 @@ from ponderosa.finite import not_finite
 from ponderosa.halting.base import Units
 from ponderosa.host import Array
 from ponderosa.ponder import Ponder
-from ponderosa.stream.request import Answer, Request, batched, kind, length
+from ponderosa.stream.request import Answer, Request, batched, kind, length, whole_depth
 from ponderosa.tree import Tree
 
 Asked = tuple[int, Request]
@@ -162,8 +161,7 @@ class Traffic:
 
 
 def _deepest_first(asked: list[Asked]) -> list[Asked]:
-    """Requests of one kind, whose depths are all told in the same way: where each is told one whole number, the quick ones fill
-    the slots beside those that take long, and none of these is left over at the end."""
-    depth = asked[0][1].depth
-    number = isinstance(depth, Tensor) and not (depth.ndim or depth.is_floating_point() or depth.is_complex())
-    return sorted(asked, key=lambda each: -int(each[1].depth)) if number or isinstance(depth, Integral) else asked  # type: ignore[arg-type]
+    """Where each is told how deep it goes, the quick ones fill the slots beside those that take long, and none of these is left
+    over at the end."""
+    told = [depth for _, request in asked if (depth := whole_depth(request)) is not None]
+    return [asked[i] for i in sorted(range(len(asked)), key=lambda i: -told[i])] if len(told) == len(asked) else asked
