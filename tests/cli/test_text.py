@@ -111,9 +111,9 @@ def test_a_table_of_the_paper(made: Path, capsys: pytest.CaptureFixture[str]) ->
 def test_figures_of_the_paper(made: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Those that need no training, or that measure what is trained: on the small encoder, one method."""
     common = {"encoder": f"{made}/encoder", "data_dir": str(made), "epochs": 0.1, "batch_size": 8}
-    runs = {"classifier": {"depths": "full"}, "lambda 0.1": {"depths": "reconstruction", "penalty": 0.1}}
+    runs = {"full depth": {"depths": "full"}, "lambda 0.1": {"depths": "reconstruction", "penalty": 0.1}}
     recipe = {
-        "seeds": [0], "common": common, "tasks": {"mr": {}}, "layers": 4, "words": 9, "texts": 5, "runs": runs,
+        "seeds": [0], "common": common, "tasks": {"mr": {}}, "layers": 4, "words": 9, "texts": 5, "runs": runs, "goes_on": True,
         "reconstruction": {"batches": 1}, "paper": {"lambda 0.1": {"accuracy": 96.55, "speed": 48, "depth": 4.5}},
     }  # fmt: skip
     (made / "small.yaml").write_text(yaml.safe_dump(recipe, sort_keys=False))

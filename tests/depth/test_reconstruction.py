@@ -39,6 +39,20 @@ def test_each_word_is_masked_in_turn_with_all_its_pieces() -> None:
     assert {word: each.shape[1] for word, each in once.items()} == dict.fromkeys(found, 1)
 
 
+def test_words_masked_together_stand_far_from_each_other() -> None:
+    """Of a text with four words two passes mask the first and the third, then the second and the fourth."""
+    tokenizer = wordpiece(WORDS)
+    lm = MaskedLanguageModel(model("bert-encoder").float(), tokenizer.mask_token_id, 0).eval()
+    encoded = tokenizer([TEXTS[3]])["input_ids"]
+    found = word_losses(lm, encoded, Vocabulary.of(tokenizer), batch_size=3, occurrences=1, together=2)
+    ids = torch.tensor(encoded)  # [CLS] bad play ##ing film . [SEP]
+    chosen = torch.tensor([[False, True, False, False, True, False, False]])
+    with torch.no_grad():
+        by_hand = lm.losses(ids, ids.masked_fill(chosen, tokenizer.mask_token_id), chosen)
+    torch.testing.assert_close(torch.cat([found["bad"], found["film"]], 1), by_hand)
+    assert set(found) == {"bad", "playing", "film", "."}
+
+
 def test_fitted_saved_and_loaded(tmp_path: Path) -> None:
     tokenizer, encoder = wordpiece(WORDS), model("bert").float()
     before = {name: p.clone() for name, p in encoder.named_parameters()}

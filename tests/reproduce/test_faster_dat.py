@@ -2,7 +2,7 @@
 
 import pytest
 
-from ponderosa.reproduce.faster_dat import CLASSIFIER, FULL, jobs
+from ponderosa.reproduce.faster_dat import FULL, jobs
 from ponderosa.reproduce.faster_dat_table_3 import reading
 from ponderosa.reproduce.recipe import read_recipe
 from ponderosa.tasks.text.sets import SETS
@@ -27,9 +27,10 @@ def test_recipes(name: str, tmp_path) -> None:
     groups = jobs(recipe, tmp_path)
     assert len(groups) == len(recipe["tasks"]) * len(recipe["runs"])
     for name, group in groups.items():
-        first = name.endswith(f": {CLASSIFIER}")
-        seeds = recipe["tasks"][name.split(":")[0]].get("seeds", len(recipe["seeds"]))
-        assert len(group) == (1 if first else seeds)
-        assert all(first or CLASSIFIER not in recipe["runs"] or "classifier" in str(job.after) for job in group)
+        task, method = name.split(": ", 1)
+        limits = [each.get("seeds", 3) for each in (recipe["tasks"][task], recipe["runs"][method])]
+        assert len(group) == min(*limits, len(recipe["seeds"]))
+        goes_on = recipe.get("goes_on", False) and method != FULL
+        assert all(("full-depth" in str(job.after)) == goes_on for job in group)
     for figures in recipe["paper"].values():
         assert set(figures) == set(recipe["tasks"])

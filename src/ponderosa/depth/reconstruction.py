@@ -49,7 +49,7 @@ class Reconstruction(WordTable):
     def fit(
         cls, texts: Sequence[str], labels: Sequence[int] | None = None, tokenizer: Any = None, *, encoder: Any,
         penalty: float = PENALTY, batches: int = 300, batch_size: int = 32, lr: float = 1e-4, occurrences: int = 4,
-        max_tokens: int = 128, unseen: int | None = None, seed: int = 0, progress: bool = False,
+        together: int = 1, max_tokens: int = 128, unseen: int | None = None, seed: int = 0, progress: bool = False,
     ) -> Reconstruction:  # fmt: skip
         """Train a prediction head at every layer on the texts, then mask each word in turn.
 
@@ -63,6 +63,7 @@ class Reconstruction(WordTable):
             batch_size: texts in a batch, in training and in masking.
             lr: the learning rate.
             occurrences: of each word that are masked, at most.
+            together: words of a text that are masked in the same pass, far from each other: long texts take fewer passes.
             max_tokens: where texts are clipped.
             unseen: the depth of words that are not in the texts, by default the deepest.
             seed: of the random numbers.
@@ -70,7 +71,7 @@ class Reconstruction(WordTable):
         """
         losses, vocabulary = fitted_losses(
             texts, tokenizer, encoder, batches=batches, batch_size=batch_size, lr=lr, occurrences=occurrences,
-            max_tokens=max_tokens, seed=seed, progress=progress,
+            together=together, max_tokens=max_tokens, seed=seed, progress=progress,
         )  # fmt: skip
         return cls.of(losses, penalty, vocabulary, layers=encoder.config.num_hidden_layers, unseen=unseen)
 
@@ -89,7 +90,7 @@ class Reconstruction(WordTable):
 
 def fitted_losses(
     texts: Sequence[str], tokenizer: Any, encoder: Any, *, batches: int = 300, batch_size: int = 32, lr: float = 1e-4,
-    occurrences: int = 4, max_tokens: int = 128, seed: int = 0, progress: bool = False,
+    occurrences: int = 4, together: int = 1, max_tokens: int = 128, seed: int = 0, progress: bool = False,
 ) -> tuple[dict[str, Tensor], Vocabulary]:  # fmt: skip
     """Train a copy of the encoder to fill in masked words at every layer; its losses for each word.
 
@@ -106,7 +107,8 @@ def fitted_losses(
     special = vocabulary.is_special(torch.arange(len(vocabulary.pieces)))
     if batches:
         model.fit(encoded, special, batches=batches, batch_size=batch_size, lr=lr, seed=seed, progress=progress)
-    losses = word_losses(model, encoded, vocabulary, batch_size=batch_size, occurrences=occurrences, progress=progress)
+    how = {"batch_size": batch_size, "occurrences": occurrences, "together": together}
+    losses = word_losses(model, encoded, vocabulary, **how, progress=progress)
     return losses, vocabulary
 
 
@@ -118,34 +120,50 @@ def word_losses(
     *,
     batch_size: int,
     occurrences: int,
+    together: int = 1,
     progress: bool = False,
 ) -> dict[str, Tensor]:
     """The losses of every layer `[layers, occurrences]` for each word, masked in turn with all its pieces: their mean."""
     model.eval()
-    places = sorted(_places(encoded, vocabulary, occurrences), key=lambda place: len(encoded[place[1]]))
+    passes = sorted(_passes(encoded, vocabulary, occurrences, together), key=lambda each: len(encoded[each[0]]))
     found: dict[str, list[Tensor]] = {}
-    for start in tqdm(range(0, len(places), batch_size), desc="words masked", unit="batch", disable=not progress):
-        some = places[start : start + batch_size]
-        ids = pad([encoded[text] for _, text, _, _ in some], model.padding)
-        where = torch.arange(ids.shape[1])
-        chosen = torch.stack([(where >= first) & (where < last) for _, _, first, last in some])
-        losses = model.losses(ids, ids.masked_fill(chosen, model.mask), chosen)
-        owner = torch.repeat_interleave(torch.arange(len(some)), chosen.sum(1))
-        sums = torch.zeros(len(losses), len(some)).index_add(1, owner, losses)
-        for (word, *_), mean in zip(some, (sums / chosen.sum(1)).unbind(1), strict=True):
+    for start in tqdm(range(0, len(passes), batch_size), desc="words masked", unit="batch", disable=not progress):
+        some = passes[start : start + batch_size]
+        ids = pad([encoded[text] for text, _ in some], model.padding)
+        owner = torch.full(ids.shape, -1)
+        words = [(row, *place) for row, (_, places) in enumerate(some) for place in places]
+        for number, (row, _, first, last) in enumerate(words):
+            owner[row, first:last] = number
+        chosen = owner >= 0
+        losses, owner = model.losses(ids, ids.masked_fill(chosen, model.mask), chosen), owner[chosen]
+        sums = torch.zeros(len(losses), len(words)).index_add(1, owner, losses)
+        for (_, word, *_), mean in zip(words, (sums / torch.bincount(owner)).unbind(1), strict=True):
             found.setdefault(word, []).append(mean)
     return {word: torch.stack(each, 1) for word, each in found.items()}
 
 
-def _places(encoded: Sequence[Sequence[int]], vocabulary: Vocabulary, occurrences: int) -> Iterator[tuple[str, int, int, int]]:
-    """Each word, its text and where it begins and ends in it: at most so many times."""
+Place = tuple[str, int, int]
+"""A word, and where it begins and ends in its text."""
+
+
+def _passes(
+    encoded: Sequence[Sequence[int]], vocabulary: Vocabulary, occurrences: int, together: int
+) -> Iterator[tuple[int, list[Place]]]:  # fmt: skip
+    """A text and the words to mask in it, for each pass: those masked together stand far from each other."""
     counts: dict[str, int] = {}
     for text, ids in enumerate(encoded):
-        tokens = torch.tensor(ids, dtype=torch.long)
-        begins = [*vocabulary.starts(tokens).nonzero()[:, 0].tolist(), len(ids)] if ids else []
-        special = vocabulary.is_special(tokens).tolist()
-        for first, last in pairwise(begins):
-            word = vocabulary.texts(ids[first:last])
-            if not special[first] and ids[first] != vocabulary.unknown and counts.get(word, 0) < occurrences:
-                counts[word] = counts.get(word, 0) + 1
-                yield word, text, first, last
+        places = list(_places(ids, vocabulary, occurrences, counts))
+        passes = -(-len(places) // together)
+        yield from ((text, places[k::passes]) for k in range(passes))
+
+
+def _places(ids: Sequence[int], vocabulary: Vocabulary, occurrences: int, counts: dict[str, int]) -> Iterator[Place]:
+    """The words of a text, at most so many times in all texts."""
+    tokens = torch.tensor(ids, dtype=torch.long)
+    begins = [*vocabulary.starts(tokens).nonzero()[:, 0].tolist(), len(ids)] if ids else []
+    special = vocabulary.is_special(tokens).tolist()
+    for first, last in pairwise(begins):
+        word = vocabulary.texts(ids[first:last])
+        if not special[first] and ids[first] != vocabulary.unknown and counts.get(word, 0) < occurrences:
+            counts[word] = counts.get(word, 0) + 1
+            yield word, first, last

@@ -7,7 +7,9 @@ from torch import Tensor, nn
 
 from ponderosa.engine.head import last_answer
 from ponderosa.engine.live import Live
-from ponderosa.engine.planned import as_planned, known_steps
+from ponderosa.engine.planned import as_planned, known_steps, latest_steps
+from ponderosa.engine.planned_exits import advance_until
+from ponderosa.engine.planned_tokens import stays_packed
 from ponderosa.engine.rows import Parts, in_a_row, join
 from ponderosa.engine.slices import at_once, slices
 from ponderosa.engine.thrift import Thrift
@@ -36,6 +38,9 @@ def _taken(
     numbers, steps = np.arange(rows.start, rows.stop), known_steps(halting, memory, units, max_steps)
     if steps is not None:
         return Parts(numbers, as_planned(step, context, state, units, steps), None, steps, None)
+    latest = latest_steps(halting, memory, units, max_steps)
+    if latest is not None and stays_packed(step) and isinstance(state, Tensor):
+        return advance_until(step, halting, head, context, state, units, memory, latest, numbers)
     live = Live(step, halting, head, max_steps).begin(numbers, context, state, units, memory)
     thrift, parts, halted = Thrift(step, step.read(state)), [], 0
     for n in range(1, max_steps + 1):

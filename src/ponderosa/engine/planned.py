@@ -7,6 +7,7 @@ from itertools import groupby
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from ponderosa.engine.packing import advance, real_tokens
 from ponderosa.engine.planned_tokens import advance_tokens, stays_packed
@@ -20,7 +21,15 @@ from ponderosa.tree import Tree, tree_map
 
 def known_steps(halting: Halting, memory: Memory, units: Units, max_steps: int) -> Array | None:
     """The steps that units take, 0 for padding, where the halting knows them before the first one."""
-    depths = halting.depths(memory) if halting.hard else None
+    return _steps(halting.depths(memory) if halting.hard else None, units, max_steps)
+
+
+def latest_steps(halting: Halting, memory: Memory, units: Units, max_steps: int) -> Array | None:
+    """The most steps that units take, 0 for padding, where the halting knows that before the first one."""
+    return _steps(halting.latest(memory) if halting.hard else None, units, max_steps)
+
+
+def _steps(depths: Tensor | None, units: Units, max_steps: int) -> Array | None:
     if depths is None:
         return None
     if depths.shape != units.shape or depths.is_floating_point() or depths.is_complex():

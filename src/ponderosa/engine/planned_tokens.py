@@ -113,16 +113,18 @@ def advance_tokens(
     if together == steps.max(initial=0):
         return state
     lengths = np.full(len(steps), steps.shape[1]) if real is None else real.sum(1)
-    places, lengths = _in_order(order, steps, real), lengths if order is None else lengths[order]
+    places, lengths = in_order(order, steps, real), lengths if order is None else lengths[order]
     index, flat = tensor(places, state), state.flatten(0, 1)
     inputs = context.get("input")
     inputs = None if inputs is None else inputs.expand_as(state).flatten(0, 1).index_select(0, index)
-    found = stages(steps.ravel()[places], lengths, state)[together:]
-    after = _run(step, flat.index_select(0, index), inputs, found, together + 1)
+    packed = Packed(step, flat.index_select(0, index), inputs)
+    for n, stage in enumerate(stages(steps.ravel()[places], lengths, state)[together:], together + 1):
+        packed.take_step(n, stage)
+    after = packed.settled()
     return flat.to(after.dtype).index_copy(0, index, after).view_as(state)
 
 
-def _in_order(order: Array | None, steps: Array, real: Array | None) -> Array:
+def in_order(order: Array | None, steps: Array, real: Array | None) -> Array:
     """Where the tokens of a packed batch stand in the padded one: example by example, and of a single one the deepest first,
     so that its tokens, too, leave at the end."""
     if len(steps) == 1:
@@ -134,28 +136,51 @@ def _in_order(order: Array | None, steps: Array, real: Array | None) -> Array:
     return places[real if order is None else real[order]]
 
 
-def _run(step: TokenStep, h: Tensor, inputs: Tensor | None, stages: list[Stage], first: int) -> Tensor:
-    """The steps from the first of these on, of packed tokens `h` `[rows, size]`."""
-    renewed = not (step.frozen_kv or step.repeats_exactly)  # whether every step shows something else of every token
-    # what a layer was given is not written to: somebody may have kept it
-    states, shown = Buffer(h, in_place=not renewed), Shown()
-    rows, places = h, None  # the tokens of the step before, and where they stand
-    for n, stage in enumerate(stages, first):
-        layer, count, changed = step.layer(n), sum(stage.shown), stage.changed
-        if renewed or stage.kept is not None:
-            states.put(places, rows)
-        if renewed:
-            keys_values = layer.keys_values(step.seen(_first(states.rows, count), n, _at(inputs, slice(count))))
+class Packed:
+    """Packed tokens `h` `[rows, size]` on their way from step to step, with the inputs that every step sees again, if any."""
+
+    def __init__(self, step: TokenStep, h: Tensor, inputs: Tensor | None):
+        self.step, self.inputs = step, inputs
+        self.renewed = not (step.frozen_kv or step.repeats_exactly)  # whether every step shows something else of every token
+        # what a layer was given is not written to: somebody may have kept it
+        self.states, self.shown = Buffer(h, in_place=not self.renewed), Shown()
+        self.rows: Tensor = h
+        """The tokens of the step before."""
+        self.places: Places | None = None
+        """Where they stand; None for all."""
+
+    def take_step(self, n: int, stage: Stage) -> Tensor:
+        """The states of the tokens that take step `n`."""
+        step, layer, count, changed = self.step, self.step.layer(n), sum(stage.shown), stage.changed
+        if self.renewed or stage.kept is not None:
+            self.settled()
+        if self.renewed:
+            shown = step.seen(_first(self.states.rows, count), n, _at(self.inputs, slice(count)))
+            keys_values = layer.keys_values(shown)
         elif not step.frozen_kv:  # a repeated layer shows the same of a token until its state changes
-            where = places[:changed] if isinstance(places, Tensor) else slice(changed)
-            keys_values = shown.note(where, layer.keys_values(step.seen(_first(rows, changed), n, _at(inputs, where))), count)
-        rows, places = _at(rows, stage.kept), stage.places
-        seen = step.seen(rows, n, _at(inputs, places))
+            where = self.places[:changed] if isinstance(self.places, Tensor) else slice(changed)
+            new = layer.keys_values(step.seen(_first(self.rows, changed), n, _at(self.inputs, where)))
+            keys_values = self.shown.note(where, new, count)
+        rows, self.places = _at(self.rows, stage.kept), stage.places
+        seen = step.seen(rows, n, _at(self.inputs, self.places))
         if step.frozen_kv:  # and a frozen one for ever what it showed last
-            keys_values = shown.note(places, layer.keys_values(seen), count)
-        rows = layer.finish(seen, attend_packed(layer.queries(seen), keys_values, layer.heads, stage.counts, stage.shown))
-    states.put(places, rows)
-    return states.rows
+            keys_values = self.shown.note(self.places, layer.keys_values(seen), count)
+        attended = attend_packed(layer.queries(seen), keys_values, layer.heads, stage.counts, stage.shown)
+        self.rows = layer.finish(seen, attended)
+        return self.rows
+
+    def settled(self) -> Tensor:
+        """The states of all tokens, those of the last step among them."""
+        self.states.put(self.places, self.rows)
+        return self.states.rows
+
+    def part(self, kept: Tensor, places: Places) -> Packed:
+        """Some of the tokens on their own; `places`, among these, are those that took the last step."""
+        other = Packed(self.step, self.settled().index_select(0, kept), _at(self.inputs, kept))
+        other.rows, other.places = _at(other.states.rows, places), places
+        if self.shown.buffer is not None:
+            other.shown.buffer = Buffer(self.shown.buffer.rows.index_select(0, kept))
+        return other
 
 
 def _at(rows: Any, places: Places | None) -> Any:

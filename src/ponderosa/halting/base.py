@@ -50,7 +50,7 @@ class Units:
         return self.mask if len(self.shape) > 1 else None
 
 
-_TOGETHER = ("begin", "update", "on_host", "depths")
+_TOGETHER = ("begin", "update", "on_host", "depths", "latest")
 """What a subclass overrides together, or loses: promises about one that hold for another's code do not hold for its own."""
 
 
@@ -84,6 +84,8 @@ class Halting(nn.Module, ABC):
             cls.on_host = False
         if said["update"] < said["depths"]:
             cls.depths = Halting.depths  # type: ignore[method-assign]
+        if said["update"] < said["latest"]:
+            cls.latest = Halting.latest  # type: ignore[method-assign]
 
     @property
     def hard(self) -> bool:
@@ -100,6 +102,11 @@ class Halting(nn.Module, ABC):
     def depths(self, memory: Memory) -> Tensor | None:
         """How many steps each unit takes, where a hard mechanism knows it before the first one: then `update` need not be
         asked. More than the limit is the limit. Whoever overrides `update` has to say it again."""
+        return None
+
+    def latest(self, memory: Memory) -> Tensor | None:
+        """The most steps that each token takes, where a hard mechanism knows it before the first one, and `update` ends only
+        whole examples sooner, by the head's answers. Whoever overrides `update` has to say it again."""
         return None
 
     def linear_gate(self) -> Gate | None:

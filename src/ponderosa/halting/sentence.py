@@ -52,6 +52,9 @@ class SentenceExit(Halting):
         sentences = replace(units, shape=units.shape[:1], depth=None)
         return {"tokens": self.tokens.begin(state, units), "exit": self.exit.begin(state, sentences)}
 
+    def latest(self, memory: Memory) -> Tensor | None:
+        return self.tokens.depths(memory["tokens"])
+
     def update(self, n: int | Tensor, state: Tensor, output: Tensor | None, memory: Memory) -> Verdict:
         _, done, tokens = self.tokens.update(n, state, None, memory["tokens"])
         if self.training:

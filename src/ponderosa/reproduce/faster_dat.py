@@ -13,13 +13,12 @@ from ponderosa.training.jobs import Job
 from ponderosa.training.settings import Settings
 from ponderosa.training.text import TextRun, plain_text
 
-CLASSIFIER = "classifier"
-"""The run that others start from."""
 FULL = "full depth"
+"""The run that others are held against, and in recipes that say so, go on from."""
 
 
 def jobs(recipe: Mapping[str, Any], root: Path) -> dict[str, list[Job]]:
-    """A group for each task and method. Those that go on from a trained classifier wait for it; there is one for all seeds."""
+    """A group for each task and method. Those that go on from the classifier at full depth of their seed wait for it."""
     return {
         f"{task}: {name}": [_job(recipe, task, name, seed, root) for seed in _seeds(recipe, task, name)]
         for task in recipe["tasks"]
@@ -28,8 +27,9 @@ def jobs(recipe: Mapping[str, Any], root: Path) -> dict[str, list[Job]]:
 
 
 def _seeds(recipe: Mapping[str, Any], task: str, name: str) -> list[int]:
-    """The recipe's, or only the first few that a task is given."""
-    return recipe["seeds"][: 1 if name == CLASSIFIER else recipe["tasks"][task].get("seeds")]
+    """The recipe's, or only the first few that a task or a run is given."""
+    limits = [options["seeds"] for options in (recipe["tasks"][task], recipe["runs"][name]) if "seeds" in options]
+    return recipe["seeds"][: min(limits, default=None)]
 
 
 def _job(recipe: Mapping[str, Any], task: str, name: str, seed: int, root: Path) -> Job:
@@ -46,11 +46,14 @@ def _folder(root: Path, task: str, name: str, seed: int) -> Path:
 
 def text_run(recipe: Mapping[str, Any], task: str, name: str, seed: int, root: Path) -> tuple[TextRun, Settings]:
     """What a method of the recipe trains."""
-    own = ("seeds", *recipe["common"])  # the command line's own size wins
-    subset = {k: v for k, v in recipe["tasks"][task].items() if k not in own}
-    given = {**recipe["common"], **subset, **recipe["runs"][name], "task": task, "seed": seed}
-    if CLASSIFIER in recipe["runs"] and name != CLASSIFIER:
-        given["start"] = str(_folder(root, task, CLASSIFIER, recipe["seeds"][0]) / "model")
+    common = recipe["common"]
+    given = {**common, **recipe["tasks"][task], **recipe["runs"][name], "task": task, "seed": seed}
+    if "subset" in common:  # the command line's size wins
+        given["subset"] = common["subset"]
+    for of_recipe in ("seeds", "reconstruction"):
+        given.pop(of_recipe, None)
+    if recipe.get("goes_on") and name != FULL:
+        given["start"] = str(_folder(root, task, FULL, seed) / "model")
     if given["depths"] == "reconstruction":
         given["estimator"] = str(depths_file(root, task, given.get("penalty", PENALTY), given.get("layers")))
     of_run = {f.name for f in fields(TextRun)}
@@ -86,7 +89,7 @@ def _fit_reconstruction(recipe: Mapping[str, Any], task: str, runs: list[TextRun
 
     data = task_of(recipe, task)
     encoder = AutoModel.from_pretrained(data.encoder, use_safetensors=True)
-    how = recipe.get("reconstruction", {})
+    how = {**recipe.get("reconstruction", {}), **recipe["tasks"][task].get("reconstruction", {})}
     losses, vocabulary = fitted_losses(data.texts("train"), data.tokenizer, encoder, **how, progress=progress)
     for run in runs:
         layers, path = run.layers or encoder.config.num_hidden_layers, Path(run.estimator or "")

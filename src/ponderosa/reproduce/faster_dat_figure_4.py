@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from ponderosa.adapt import load
 from ponderosa.bench.text import speed_by_batch
 from ponderosa.measure.figure import MARKERS, PALETTE, Look, legend, panels, style
-from ponderosa.reproduce.faster_dat import CLASSIFIER, FULL, jobs, prepare, task_of
+from ponderosa.reproduce.faster_dat import FULL, jobs, prepare, task_of
 from ponderosa.reproduce.recipe import Outcome
 from ponderosa.training.jobs import Job
 
@@ -29,10 +29,10 @@ def outcome(recipe: Mapping[str, Any], groups: Mapping[str, list[Job]]) -> Outco
     rows = []
     for name, group in groups.items():
         task, method = name.split(": ", 1)
-        if method == CLASSIFIER or not group:
+        if method == FULL or not group:
             continue
-        net, data = load(group[0].folder / "model").net, task_of(recipe, task)
-        rows += [{"task": task, "method": method, **row} for row in speed_by_batch(net, data)]
+        net, full = (load(each[0].folder / "model").net for each in (group, groups[f"{task}: {FULL}"]))
+        rows += [{"task": task, "method": method, **row} for row in speed_by_batch(net, task_of(recipe, task), full=full)]
     shown = [{key: f"{row[key]:,.2f}" if isinstance(row[key], float) else row[key] for key in COLUMNS} for row in rows]
     tasks = dict.fromkeys(row["task"] for row in rows)
     figures = {task: draw([row for row in rows if row["task"] == task]) for task in tasks}

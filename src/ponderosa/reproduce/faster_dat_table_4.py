@@ -7,7 +7,7 @@ from ponderosa.adapt import load
 from ponderosa.bench.text import speed_by_batch
 from ponderosa.depth import DepthEstimator
 from ponderosa.depth.reconstruction import PENALTY
-from ponderosa.reproduce.faster_dat import CLASSIFIER, depths_file, jobs, prepare, task_of
+from ponderosa.reproduce.faster_dat import FULL, depths_file, jobs, prepare, task_of
 from ponderosa.reproduce.faster_dat_figure_1 import running_depth
 from ponderosa.reproduce.recipe import Outcome, plus_minus, results
 from ponderosa.tasks.text import TextClassification
@@ -29,7 +29,7 @@ def outcome(recipe: Mapping[str, Any], groups: Mapping[str, list[Job]]) -> Outco
         data = task_of(recipe, task)
         for name, options in recipe["runs"].items():
             file = depths_file(recipe["root"], task, options.get("penalty", PENALTY))
-            if name == CLASSIFIER or not file.exists():
+            if name == FULL or not file.exists():
                 continue
             paper = {f"paper_{key}": value for key, value in recipe["paper"][name].items()}
             depth = running_depth(DepthEstimator.load(file), data.texts("test"))

@@ -3,10 +3,12 @@
 from abc import ABC, abstractmethod
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ponderosa.measure.evaluate import Evaluation, evaluate, example_steps
 from ponderosa.ponder import Ponder
+from ponderosa.solution import Solution
 from ponderosa.tasks.base import Batch, Task
 
 
@@ -47,11 +49,15 @@ class Objective(Learner):
 
     def forward(self, batch: Batch) -> tuple[Tensor, Tensor]:
         solution = self.net(batch.x, mask=batch.mask, key=batch.key)
-        loss = self.net.loss(solution, batch.y, self.task.criterion)
+        loss = self.loss(solution, batch)
         with torch.no_grad():
             score = self.task.score(solution.output, batch.y).mean()
             terms = self.net.halting.terms(solution).values()
             return loss, torch.stack([loss.detach(), score, example_steps(solution).mean(), *terms])
+
+    def loss(self, solution: Solution, batch: Batch) -> Tensor:
+        """What is made small."""
+        return self.net.loss(solution, batch.y, self.task.criterion)
 
     def names(self) -> list[str]:
         return ["loss", "accuracy", "steps", *self.net.halting.term_names]
@@ -60,3 +66,23 @@ class Objective(Learner):
         return evaluate(
             self.net, self.task, split="validation", examples=examples, batch_size=batch_size, rank=rank, ranks=ranks
         )
+
+
+class Taught(Objective):
+    """Learns from labels and, as much, from what a teacher answers: how likely the other classes are tells more than a label.
+
+    Args:
+        answers: of the teacher to every training example, by the number that is its key `[examples, classes]`.
+    """
+
+    def __init__(self, net: Ponder, task: Task, answers: Tensor):
+        super().__init__(net, task)
+        self.register_buffer("probabilities", answers.softmax(-1), persistent=False)
+        self.probabilities: Tensor
+
+    def loss(self, solution: Solution, batch: Batch) -> Tensor:
+        # the halting weighs this as it does the labels' loss, so it is given numbers of examples in the place of labels
+        return super().loss(solution, batch) + self.net.loss(solution, batch.key, self._apart)
+
+    def _apart(self, outputs: Tensor, examples: Tensor, reduction: str = "mean") -> Tensor:
+        return F.cross_entropy(outputs, self.probabilities[examples], reduction=reduction)

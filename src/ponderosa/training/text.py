@@ -9,6 +9,8 @@ from typing import Any, Literal
 
 import torch
 import yaml
+from torch import Tensor
+from tqdm import tqdm
 
 from ponderosa.adapt import adapt, load
 from ponderosa.depth import Constant, DepthEstimator, MutualInformation, Reconstruction, Shuffled
@@ -26,7 +28,8 @@ from ponderosa.ponder import Ponder
 from ponderosa.tasks.text import TextClassification
 from ponderosa.training.checkpoint import load_checkpoint
 from ponderosa.training.experiment import claim
-from ponderosa.training.loop import fit
+from ponderosa.training.loop import train
+from ponderosa.training.objective import Objective, Taught
 from ponderosa.training.run import RunFolder
 from ponderosa.training.settings import Settings
 
@@ -48,13 +51,19 @@ class TextRun:
         start: the folder of a model that this command saved, to go on from: the classifier that is to become faster. The
             raw encoder if not given.
         estimator: a file of depths, as an estimator's `save` writes it; fitted on the training texts if not given.
+        bins: of mutual information: how many depths there are; as many as layers if not given. A word that is to go deeper than
+            the last layer stops there.
         penalty: the price of a layer, in reconstruction (0.1 if not given) and in the halting unit's pseudo-labels: the layer
             with the least loss and price; if not given, the first layer that is right.
         allowed_loss: of accuracy on the validation split: how soon a composed model's sentences may leave.
         layers: the encoder cut to its first layers; all if not given.
+        train_embeddings: whether words' embeddings are trained, too: a third of a small encoder's weights, of which a batch
+            needs a few, and as dear in every step as a third of the others.
         frozen_kv: whether halted tokens keep the keys and values of their last layer.
         fold: where there is no official split, which fifth is the test.
         subset: at most this many training examples, and as many for the test; all if not given.
+        taught: learn from the answers of the model to go on from, too, on the training texts and on so many more that the subset
+            leaves out and whose labels nobody is told: an engineer has few labels and many texts.
         max_tokens: where longer texts are clipped.
         epochs: passes over the training examples.
     """
@@ -65,12 +74,15 @@ class TextRun:
     depths: Depths = "mutual-information"
     start: str | None = None
     estimator: str | None = None
+    bins: int | None = None
     penalty: float | None = None
     allowed_loss: float = 0.005
     layers: int | None = None
+    train_embeddings: bool = False
     frozen_kv: bool = False
     fold: int = 0
     subset: int | None = None
+    taught: int | None = None
     max_tokens: int = 512
     epochs: float = 3.0
 
@@ -80,6 +92,7 @@ def fine_tune(run: TextRun, settings: Settings, folder: RunFolder) -> dict[str, 
     task = text_task(run)
     folder.path.mkdir(parents=True, exist_ok=True)
     claim(folder, plain_text(run, settings))
+    answers = None if run.taught is None else teacher_answers(run, task, settings.progress)
     settings = sized(settings, task, run.epochs)
     torch.manual_seed(settings.seed)
     model = pretrained(run, task)
@@ -87,7 +100,9 @@ def fine_tune(run: TextRun, settings: Settings, folder: RunFolder) -> dict[str, 
     halting = plan(run, task, model, settings)
     estimation = time.perf_counter() - started
     fast = adapt(model, halting, in_place=True, head="max-mean", frozen_kv=run.frozen_kv)
-    progress = fit(fast.net, task, settings, folder)
+    fast.get_input_embeddings().requires_grad_(run.train_embeddings)
+    learner = Objective(fast.net, task) if answers is None else Taught(fast.net, task, answers)
+    progress = train(learner, settings, folder)
     load_checkpoint(folder.weights, fast.net)
     tried = thresholds(run, fast.net, task)
     fast.eval().save_pretrained(folder.model)
@@ -111,6 +126,22 @@ def text_task(run: TextRun) -> TextClassification:
     return TextClassification(
         run.task, run.encoder, run.data_dir, fold=run.fold, subset=run.subset, max_tokens=run.max_tokens
     )  # fmt: skip
+
+
+@torch.no_grad()
+def teacher_answers(run: TextRun, task: TextClassification, progress: bool) -> Tensor:
+    """What the model to go on from answers to each training text `[texts, classes]`; further ones, which have no label, join
+    them with its answer as their label."""
+    if run.start is None:
+        raise ValueError(f"taught={run.taught}: say with --start which model is to teach")
+    further, net, answers = task.further[: run.taught], load(run.start).net.eval(), []
+    texts = task.texts("train") + further
+    for first in tqdm(range(0, len(texts), task.at_once), desc="teacher", unit="batch", disable=not progress):
+        x, mask = task.padded(texts[first : first + task.at_once])
+        answers.append(net(x, mask=mask).output)
+    found = torch.cat(answers)
+    task.learn_from(further, found[len(texts) - len(further) :].argmax(-1).tolist())
+    return found
 
 
 DERIVED = ("batches", "log_every", "evaluate_every", "evaluate_examples", "checkpoint_every")
@@ -168,7 +199,8 @@ def estimator(run: TextRun, task: TextClassification, model: Any, settings: Sett
         return Reconstruction.fit(
             texts, tokenizer=task.tokenizer, encoder=model, penalty=price, seed=settings.seed, progress=settings.progress
         )
-    words = MutualInformation.fit(texts, task.targets("train"), task.tokenizer, layers=model.config.num_hidden_layers)
+    layers = run.bins or model.config.num_hidden_layers
+    words = MutualInformation.fit(texts, task.targets("train"), task.tokenizer, layers=layers)
     return CONTROLS[run.depths](words, task) if run.depths in CONTROLS else words
 
 

@@ -44,7 +44,8 @@ class TextClassification(Task):
         (train, test), self.source = load(name, data_dir)
         self.has_split = test is not None
         self.labels: list[str] = sorted({label for _, label in train})
-        self.examples = _split(train, test, fold, subset)
+        self.examples, self.further = _split(train, test, fold, subset)
+        """And the training texts that a subset leaves out."""
         self.output_size = len(self.labels)
 
     @cached_property
@@ -76,14 +77,20 @@ class TextClassification(Task):
         """Token ids with special tokens, clipped."""
         return self.tokenizer(texts, truncation=True, max_length=self.max_tokens)["input_ids"]
 
+    def learn_from(self, texts: list[str], targets: list[int]) -> None:
+        """Add examples to the training split, by the numbers of their labels."""
+        self.examples["train"] += [(text, self.labels[target]) for text, target in zip(texts, targets, strict=True)]
+        self.__dict__.pop("_encoded", None)
+
     def batch(self, split: Split, index: int, size: int, seed: int = 0) -> Batch:
         rows = rows_of(split, index, size, self.size(split), seed)
         encoded, targets = self._encoded[split]
-        return self._batch([encoded[i] for i in rows.tolist()], targets[rows], rows)
+        x, mask = padded([encoded[i] for i in rows.tolist()], self.tokenizer.pad_token_id or 0)
+        return Batch(x, targets[rows], rows, mask.sum(1), mask)
 
-    def _batch(self, encoded: list[list[int]], targets: Tensor, rows: Tensor) -> Batch:
-        x, mask = padded(encoded, self.tokenizer.pad_token_id or 0)
-        return Batch(x, targets, rows, mask.sum(1), mask)
+    def padded(self, texts: list[str]) -> tuple[Tensor, Tensor]:
+        """Ids of texts `[batch, token]`, and True for what is not padding."""
+        return padded(self.encode(texts), self.tokenizer.pad_token_id or 0)
 
     def words(self, x: Tensor) -> list[str]:
         return self.tokenizer.convert_ids_to_tokens(x.tolist())
@@ -100,17 +107,20 @@ def padded(encoded: list[list[int]], padding: int) -> tuple[Tensor, Tensor]:
     return x, torch.arange(longest) < lengths[:, None]
 
 
-def _split(train: Examples, test: Examples | None, fold: int, subset: int | None) -> dict[Split, Examples]:
-    """Train, validation and test, shuffled: files are often sorted by label."""
+def _split(
+    train: Examples, test: Examples | None, fold: int, subset: int | None
+) -> tuple[dict[Split, Examples], list[str]]:  # fmt: skip
+    """Train, validation and test, shuffled: files are often sorted by label. And the texts that are left over."""
     train = _shuffled(train)
     if test is None:
         test = train[fold::FOLDS]
         train = [example for i, example in enumerate(train) if i % FOLDS != fold]
     else:
         test = _shuffled(test)
+    further = [] if subset is None else [text for text, _ in train[subset:]]
     train, test = train[:subset], test[:subset]
     held = max(1, int(len(train) * HELD_OUT))
-    return {"train": train[held:], "validation": train[:held], "test": test}
+    return {"train": train[held:], "validation": train[:held], "test": test}, further
 
 
 def _shuffled(examples: Examples) -> Examples:
