@@ -6,7 +6,9 @@ from typing import Any
 from unittest.mock import patch
 
 import pytest
+import torch
 import yaml
+from safetensors.torch import load_file
 
 import ponderosa as po
 from ponderosa.cli import main
@@ -113,7 +115,8 @@ def test_figures_of_the_paper(made: Path, capsys: pytest.CaptureFixture[str]) ->
     common = {"encoder": f"{made}/encoder", "data_dir": str(made), "epochs": 0.1, "batch_size": 8}
     runs = {"full depth": {"depths": "full"}, "lambda 0.1": {"depths": "reconstruction", "penalty": 0.1}}
     recipe = {
-        "seeds": [0], "common": common, "tasks": {"mr": {}}, "layers": 4, "words": 9, "texts": 5, "runs": runs, "goes_on": True,
+        "seeds": [0], "common": common, "tasks": {"mr": {}}, "layers": 4, "words": 9, "texts": 5, "runs": runs,
+        "goes_on": True, "measured": ["lambda 0.1"],
         "reconstruction": {"batches": 1}, "paper": {"lambda 0.1": {"accuracy": 96.55, "speed": 48, "depth": 4.5}},
     }  # fmt: skip
     (made / "small.yaml").write_text(yaml.safe_dump(recipe, sort_keys=False))
@@ -140,6 +143,31 @@ def test_figures_of_the_paper(made: Path, capsys: pytest.CaptureFixture[str]) ->
     with quick:
         rows = made_by("faster-dat-figure-3")["rows"]
     assert [each["layers"] for each in rows] == [2]
+
+
+def test_taught_by_the_model_that_it_goes_on_from(made: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A composed model of fewer layers learns from its teacher's answers, also on texts whose labels it is not told."""
+    common = f"--encoder {made}/encoder --data_dir {made} --subset 40 --epochs 1 --batch_size 8 --progress false"
+    main([*f"adapt mr {common} --depths full --folder {made}/full".split()])
+    words = f"adapt mr {common} --depths composed --layers 2 --bins 4 --start {made}/full/model --taught 30"
+    main([*words.split(), "--folder", str(made / "run")])
+    found = json.loads((made / "run" / "result.json").read_text())
+    assert (found["train_examples"], found["layers"]) == (36 + 30, 2)
+    assert max(po.adapt.load(made / "run" / "model").net.halting.tokens.plan.table.values()) == 4
+    with pytest.raises(SystemExit):
+        main([*f"adapt mr {common} --taught 3 --folder {made}/other".split()])
+    assert "say with --start which model is to teach" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("asked", [False, True])
+def test_words_embeddings_are_trained_only_if_asked_for(asked: bool, made: Path) -> None:
+    words = f"adapt mr --encoder {made}/encoder --data_dir {made} --epochs 1 --batch_size 8 --train_embeddings {asked}"
+    main([*words.split(), "--folder", str(made / "run"), "--lr", "0.01", "--progress", "false"])
+    before, after = (
+        load_file(made / folder / "model.safetensors") for folder in ("encoder", "run/model")
+    )  # fmt: skip
+    name = "embeddings.word_embeddings.weight"
+    assert torch.equal(after[f"bert.{name}"], before[name]) != asked
 
 
 @pytest.mark.parametrize(("depths", "knob"), [("mutual-information", "shift"), ("full", "max_steps")])

@@ -1,10 +1,15 @@
-"""What an encoder-decoder learns from: every layer's loss, and labels that are not its own."""
+"""What networks learn from: every layer's loss, labels that are not their own, a teacher's answers."""
+
+from types import SimpleNamespace
 
 import pytest
 import torch
 import torch.nn.functional as F
 
+import ponderosa as po
 from ponderosa.tasks import CPVRText
+from ponderosa.tasks.base import Batch
+from ponderosa.training.objective import Taught
 from ponderosa.training.sequence import SequenceObjective, exchanged
 from ponderosa.training.text_to_text import TextToTextRun, build_task, small
 
@@ -48,3 +53,21 @@ def test_the_loss_by_hand(exits: bool) -> None:
     assert values[2] == (batch.difficulty + 4).double().mean()  # label, separator, a number for each hop, label, end
     loss.backward()
     assert all(parameter.grad is not None for parameter in model.parameters())
+
+
+@pytest.mark.parametrize("exits", [False, True])
+def test_the_loss_of_what_is_taught_by_hand(exits: bool) -> None:
+    """The teacher's probabilities count as much as the label, at every head that is trained."""
+    torch.manual_seed(0)
+    halting = po.ConfidenceExit() if exits else po.Fixed()
+    net = po.Ponder(po.TransformerStep(8, 2, layers=3), halting, head=po.ReadOut(8, 6, place="mean")).double()
+    batch = Batch(torch.randn(4, 6, 8).double(), torch.tensor([0, 5, 2, 2]), torch.tensor([3, 0, 4, 1]), torch.zeros(4),
+                  torch.ones(4, 6, dtype=torch.bool))  # fmt: skip
+    answers = torch.randn(5, 6).double()
+    task = SimpleNamespace(criterion=F.cross_entropy, score=lambda output, target: (output.argmax(-1) == target).double())
+    loss, _ = Taught(net, task, answers)(batch)
+    solution = net(batch.x, mask=batch.mask)
+    outputs = solution.outputs if exits else solution.output[None]
+    likely = answers.softmax(-1)[batch.key]
+    expected = sum(F.cross_entropy(output, batch.y) - (likely * output.log_softmax(-1)).sum(-1).mean() for output in outputs)
+    assert loss.item() == pytest.approx(expected.item(), rel=1e-9)

@@ -21,7 +21,7 @@ from ponderosa.tasks.base import Batch, Task
 BATCHES = (1, 4, 8, 15, 32)
 TEXTS = 64
 """Texts that are answered in each turn, at least."""
-SECONDS = 6.0
+SECONDS = 5.0
 """For the turns of one batch size: as many rounds as fit, four at least."""
 
 

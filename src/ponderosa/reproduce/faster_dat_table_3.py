@@ -32,8 +32,20 @@ def outcome(recipe: Mapping[str, Any], groups: Mapping[str, list[Job]]) -> Outco
         "depth": "mean depth", "bound": "speed-up possible", "examples": "training / test examples",
         "paper": "paper (BERT-base)",
     }  # fmt: skip
-    text = " ".join(filter(None, [reading(found), _missing(groups)]))
+    text = " ".join(filter(None, [reading(found), averages(found), _missing(groups)]))
     return Outcome(rows, columns, text, {})
+
+
+def averages(found: Mapping[str, list[dict[str, Any]]]) -> str:
+    """How far each method is from full depth on average over the tasks that it was trained on."""
+    gains: dict[str, list[float]] = {}
+    for name, runs in found.items():
+        task, method = name.split(": ", 1)
+        if method != FULL and f"{task}: {FULL}" in found:
+            full = found[f"{task}: {FULL}"]
+            gains.setdefault(method, []).append(100 * (spread(runs, "accuracy")[0] - spread(full, "accuracy")[0]))
+    said = [f"{method} {sum(each) / len(each):+.2f} ({len(each)})" for method, each in gains.items()]
+    return f"Points against full depth, on average over so many tasks: {'; '.join(said)}." if said else ""
 
 
 def _missing(groups: Mapping[str, list[Job]]) -> str:

@@ -17,7 +17,8 @@ __all__ = ["jobs", "outcome", "prepare", "shows_part"]
 
 shows_part = True
 COLUMNS = {
-    "task": "task", "penalty": "lambda", "accuracy": "accuracy, %", "speed": "texts in 10 s, batch 1", "depth": "mean depth",
+    "task": "task", "penalty": "lambda", "accuracy": "accuracy, %", "speed": "texts in 10 s, batch 1",
+    "speedup": "times full depth", "bound": "possible by operations", "depth": "mean depth",
     "paper_accuracy": "paper: accuracy", "paper_speed": "paper: in 10 s", "paper_depth": "paper: depth",
 }  # fmt: skip
 
@@ -28,12 +29,13 @@ def outcome(recipe: Mapping[str, Any], groups: Mapping[str, list[Job]]) -> Outco
     for task in recipe["tasks"]:
         data = task_of(recipe, task)
         for name, options in recipe["runs"].items():
-            file = depths_file(recipe["root"], task, options.get("penalty", PENALTY))
+            penalty = options.get("penalty", PENALTY)
+            file = depths_file(recipe["root"], task, penalty)
             if name == FULL or not file.exists():
                 continue
             paper = {f"paper_{key}": value for key, value in recipe["paper"][name].items()}
             depth = running_depth(DepthEstimator.load(file), data.texts("test"))
-            row = {"task": task, "penalty": options["penalty"], "depth": f"{depth:.2f}", **paper}
+            row = {"task": task, "penalty": penalty, "depth": f"{depth:.2f}", **paper}
             rows.append({**row, **_trained(groups.get(f"{task}: {name}", []), data)})
     depths = [float(row["depth"]) for row in rows]
     falls = "falls" if depths == sorted(depths, reverse=True) else "does not fall"
@@ -47,4 +49,5 @@ def _trained(group: list[Job], data: TextClassification) -> dict[str, Any]:
     runs = [{**run, "accuracy": 100 * run["accuracy"]} for run in results(group)]
     net = load(group[0].folder / "model").net
     fast = speed_by_batch(net, data, sizes=(1,))[0]
-    return {"accuracy": plus_minus(runs, "accuracy", 2), "speed": round(fast["speed"])}
+    shown = {key: f"{fast[key]:.2f}" for key in ("speedup", "bound")}
+    return {"accuracy": plus_minus(runs, "accuracy", 2), "speed": round(fast["speed"]), **shown}

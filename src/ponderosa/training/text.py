@@ -62,8 +62,8 @@ class TextRun:
         frozen_kv: whether halted tokens keep the keys and values of their last layer.
         fold: where there is no official split, which fifth is the test.
         subset: at most this many training examples, and as many for the test; all if not given.
-        taught: learn from the answers of the model to go on from, too, on the training texts and on so many more that the subset
-            leaves out and whose labels nobody is told: an engineer has few labels and many texts.
+        taught: learn from the answers of the model to go on from, too, on the training texts and on so many more that the
+            subset leaves out and whose labels nobody is told: an engineer has few labels and many texts.
         max_tokens: where longer texts are clipped.
         epochs: passes over the training examples.
     """
