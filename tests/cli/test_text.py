@@ -152,7 +152,7 @@ def test_taught_by_the_model_that_it_goes_on_from(made: Path, capsys: pytest.Cap
     words = f"adapt mr {common} --depths composed --layers 2 --bins 4 --start {made}/full/model --taught 30"
     main([*words.split(), "--folder", str(made / "run")])
     found = json.loads((made / "run" / "result.json").read_text())
-    assert (found["train_examples"], found["layers"]) == (36 + 30, 2)
+    assert (found["train_examples"], found["layers"]) == (36 + 27, 2)
     assert max(po.adapt.load(made / "run" / "model").net.halting.tokens.plan.table.values()) == 4
     with pytest.raises(SystemExit):
         main([*f"adapt mr {common} --taught 3 --folder {made}/other".split()])

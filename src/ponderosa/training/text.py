@@ -131,7 +131,7 @@ def text_task(run: TextRun) -> TextClassification:
 @torch.no_grad()
 def teacher_answers(run: TextRun, task: TextClassification, progress: bool) -> Tensor:
     """What the model to go on from answers to each training text `[texts, classes]`; further ones, which have no label, join
-    them with its answer as their label."""
+    them with its answer as their label (and a tenth of them the validation split)."""
     if run.start is None:
         raise ValueError(f"taught={run.taught}: say with --start which model is to teach")
     further, net, answers = task.further[: run.taught], load(run.start).net.eval(), []
@@ -141,7 +141,7 @@ def teacher_answers(run: TextRun, task: TextClassification, progress: bool) -> T
         answers.append(net(x, mask=mask).output)
     found = torch.cat(answers)
     task.learn_from(further, found[len(texts) - len(further) :].argmax(-1).tolist())
-    return found
+    return found[: task.size("train")]
 
 
 DERIVED = ("batches", "log_every", "evaluate_every", "evaluate_examples", "checkpoint_every")

@@ -78,8 +78,10 @@ class TextClassification(Task):
         return self.tokenizer(texts, truncation=True, max_length=self.max_tokens)["input_ids"]
 
     def learn_from(self, texts: list[str], targets: list[int]) -> None:
-        """Add examples to the training split, by the numbers of their labels."""
-        self.examples["train"] += [(text, self.labels[target]) for text, target in zip(texts, targets, strict=True)]
+        """Add examples to the training split, by the numbers of their labels; the last tenth of them is for validation."""
+        new, held = [(text, self.labels[target]) for text, target in zip(texts, targets, strict=True)], _held_out(len(texts))
+        self.examples["train"] += new[: len(new) - held]
+        self.examples["validation"] += new[len(new) - held :]
         self.__dict__.pop("_encoded", None)
 
     def batch(self, split: Split, index: int, size: int, seed: int = 0) -> Batch:
@@ -119,8 +121,12 @@ def _split(
         test = _shuffled(test)
     further = [] if subset is None else [text for text, _ in train[subset:]]
     train, test = train[:subset], test[:subset]
-    held = max(1, int(len(train) * HELD_OUT))
+    held = max(1, _held_out(len(train)))
     return {"train": train[held:], "validation": train[:held], "test": test}, further
+
+
+def _held_out(examples: int) -> int:
+    return int(examples * HELD_OUT)
 
 
 def _shuffled(examples: Examples) -> Examples:
