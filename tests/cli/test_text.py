@@ -121,7 +121,7 @@ def test_figures_of_the_paper(made: Path, capsys: pytest.CaptureFixture[str]) ->
     }  # fmt: skip
     (made / "small.yaml").write_text(yaml.safe_dump(recipe, sort_keys=False))
 
-    quick = patch.multiple("ponderosa.bench.text", TEXTS=2, SECONDS=0)
+    quick = patch.multiple("ponderosa.bench.text", TEXTS=2, SECONDS=0, ROUNDS=1)
 
     def made_by(name: str) -> dict[str, Any]:
         main(f"reproduce {name} --recipe {made}/small.yaml --folder {made}/figures --progress false".split())
@@ -156,7 +156,7 @@ def test_taught_by_the_model_that_it_goes_on_from(made: Path, capsys: pytest.Cap
     assert max(po.adapt.load(made / "run" / "model").net.halting.tokens.plan.table.values()) == 4
     with pytest.raises(SystemExit):
         main([*f"adapt mr {common} --taught 3 --folder {made}/other".split()])
-    assert "say with --start which model is to teach" in capsys.readouterr().err
+    assert "with --start the model that is to teach" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("asked", [False, True])

@@ -40,17 +40,19 @@ def test_each_word_is_masked_in_turn_with_all_its_pieces() -> None:
 
 
 def test_words_masked_together_stand_far_from_each_other() -> None:
-    """Of a text with four words two passes mask the first and the third, then the second and the fourth."""
     tokenizer = wordpiece(WORDS)
     lm = MaskedLanguageModel(model("bert-encoder").float(), tokenizer.mask_token_id, 0).eval()
-    encoded = tokenizer([TEXTS[3]])["input_ids"]
-    found = word_losses(lm, encoded, Vocabulary.of(tokenizer), batch_size=3, occurrences=1, together=2)
-    ids = torch.tensor(encoded)  # [CLS] bad play ##ing film . [SEP]
-    chosen = torch.tensor([[False, True, False, False, True, False, False]])
+    encoded = tokenizer(["good . . . playing . . . . film"])["input_ids"]
+    found = word_losses(lm, encoded, Vocabulary.of(tokenizer), batch_size=3, occurrences=1, together=3)
+    ids = torch.tensor(encoded)  # [CLS] good . . . play ##ing . . . . film [SEP]
+    chosen = torch.zeros_like(ids).bool()
+    chosen[0, [1, 11]] = True  # "playing" is too near to both
     with torch.no_grad():
         by_hand = lm.losses(ids, ids.masked_fill(chosen, tokenizer.mask_token_id), chosen)
-    torch.testing.assert_close(torch.cat([found["bad"], found["film"]], 1), by_hand)
-    assert set(found) == {"bad", "playing", "film", "."}
+    torch.testing.assert_close(torch.cat([found["good"], found["film"]], 1), by_hand)
+    assert {word: each.shape[1] for word, each in found.items()} == dict.fromkeys(["good", "playing", "film", "."], 1)
+    with pytest.raises(ValueError, match="together=0"):
+        po.Reconstruction.fit(TEXTS, tokenizer=tokenizer, encoder=lm.encoder, together=0)
 
 
 def test_fitted_saved_and_loaded(tmp_path: Path) -> None:

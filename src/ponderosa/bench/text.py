@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import random
+import time
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from ponderosa.bench.baselines import ideal
-from ponderosa.bench.engine import alternate_for
-from ponderosa.bench.timing import one_thread, percentile
+from ponderosa.bench.timing import one_thread, percentile, time_runs
 from ponderosa.engine.head import answer
 from ponderosa.halting import Fixed
 from ponderosa.measure.cost import cost
@@ -19,10 +21,12 @@ from ponderosa.solution import Solution
 from ponderosa.tasks.base import Batch, Task
 
 BATCHES = (1, 4, 8, 15, 32)
-TEXTS = 64
+TEXTS = 32
 """Texts that are answered in each turn, at least."""
 SECONDS = 5.0
-"""For the turns of one batch size: as many rounds as fit, four at least."""
+"""For the turns of one batch size: as many rounds as fit."""
+ROUNDS = 6
+"""At least."""
 
 
 def speed_by_batch(
@@ -33,7 +37,8 @@ def speed_by_batch(
     rows = []
     with one_thread():
         for size in sizes:
-            batches = [task.batch("test", i, size) for i in range(-(-TEXTS // size))]
+            texts = min(TEXTS, task.size("test") or TEXTS)
+            batches = [task.batch("test", i, size) for i in range(-(-texts // size))]
             rows.append({"batch": size, **speed(net, batches, full)})
     return rows
 
@@ -55,14 +60,14 @@ def speed(net: Ponder, batches: Sequence[Batch], full: Ponder | None = None) -> 
     must = [_ideal(net, x, mask, each) for (x, mask), each in zip(inputs, found, strict=True)]
     begun = [net.begin(x, mask=mask)[1:] for x, mask in inputs]
     runs = {
-        "ours": _all(lambda x, mask: net(x, mask=mask), inputs),
-        "full": _all(lambda x, mask: full(x, mask=mask), inputs),
-        "estimation": _all(lambda state, units: net.halting.begin(net.step.read(state), units), begun),
-        "ideal": _all(lambda run: run(), [(run,) for run in must]),
+        "ours": [partial(net, x, mask=mask) for x, mask in inputs],
+        "full": [partial(full, x, mask=mask) for x, mask in inputs],
+        "estimation": [partial(net.halting.begin, net.step.read(state), units) for state, units in begun],
+        "ideal": must,
     }
-    times = {name: percentile(turns) for name, turns in alternate_for(runs, SECONDS).items()}
-    done = sum(cost(net, x, each, mask=mask).done for (x, mask), each in zip(inputs, found, strict=True))
-    whole = sum(cost(full, x, mask=mask).full for x, mask in inputs)
+    times = take_turns(runs, SECONDS)
+    done = sum(len(x) * cost(net, x, each, mask=mask).done for (x, mask), each in zip(inputs, found, strict=True))
+    whole = sum(len(x) * cost(full, x, mask=mask).full for x, mask in inputs)
     texts, known = sum(map(len, batches)), times["ours"] - times["estimation"]
     return {
         "speed": 10 * texts / times["ours"], "full_speed": 10 * texts / times["full"],
@@ -73,8 +78,23 @@ def speed(net: Ponder, batches: Sequence[Batch], full: Ponder | None = None) -> 
     }  # fmt: skip
 
 
-def _all(call: Callable[..., object], cases: Sequence[tuple[Any, ...]]) -> Callable[[], object]:
-    return torch.no_grad()(lambda: [call(*case) for case in cases])
+def take_turns(runs: Mapping[str, Sequence[Callable[[], object]]], seconds: float) -> dict[str, float]:
+    """The time of every candidate for all its batches. They take turns of all batches, as a server would run them, in an order
+    drawn anew each round; of each batch the 10th percentile over the rounds counts, so that one disturbance spoils one batch
+    of one round."""
+    seen: dict[str, list[list[float]]] = {name: [] for name in runs}
+    end, draw = time.perf_counter() + seconds, random.Random(0)
+    for name in runs:
+        time_each(runs[name])
+    while time.perf_counter() < end or len(seen["ours"]) < ROUNDS:
+        for name in draw.sample(list(runs), len(runs)):
+            seen[name].append(time_each(runs[name]))
+    return {name: sum(map(percentile, zip(*turns, strict=True))) for name, turns in seen.items()}
+
+
+def time_each(calls: Sequence[Callable[[], object]]) -> list[float]:
+    """The seconds of each of these calls, one after the other."""
+    return [time_runs(call, 1)[0] for call in calls]
 
 
 def _ideal(net: Ponder, x: Tensor, mask: Tensor | None, found: Solution) -> Callable[[], object]:

@@ -17,6 +17,8 @@ from ponderosa.depth.words import Vocabulary
 
 PENALTY = 0.1
 """The price of a layer, lambda, as in the paper."""
+APART = 8
+"""Tokens between two words that are masked in the same pass, at least: about as many as a language model masks one of."""
 
 
 def penalised_depth(losses: Tensor, penalty: float) -> Tensor:
@@ -63,7 +65,7 @@ class Reconstruction(WordTable):
             batch_size: texts in a batch, in training and in masking.
             lr: the learning rate.
             occurrences: of each word that are masked, at most.
-            together: words of a text that are masked in the same pass, far from each other: long texts take fewer passes.
+            together: words of a text that are masked in the same pass, 8 tokens apart or more: long texts take fewer passes.
             max_tokens: where texts are clipped.
             unseen: the depth of words that are not in the texts, by default the deepest.
             seed: of the random numbers.
@@ -96,6 +98,8 @@ def fitted_losses(
 
     The options are those of `Reconstruction.fit`.
     """
+    if together < 1 or occurrences < 1:
+        raise ValueError(f"together={together}, occurrences={occurrences}: at least one word is masked, once")
     if tokenizer is None or tokenizer.mask_token_id is None:
         raise ValueError("reconstruction needs a tokenizer with a mask token: Reconstruction.fit(..., tokenizer=...)")
     vocabulary = Vocabulary.of(tokenizer)
@@ -152,9 +156,14 @@ def _passes(
     """A text and the words to mask in it, for each pass: those masked together stand far from each other."""
     counts: dict[str, int] = {}
     for text, ids in enumerate(encoded):
-        places = list(_places(ids, vocabulary, occurrences, counts))
-        passes = -(-len(places) // together)
-        yield from ((text, places[k::passes]) for k in range(passes))
+        passes: list[list[Place]] = []
+        for place in _places(ids, vocabulary, occurrences, counts):
+            fits = (each for each in passes if len(each) < together and place[1] - each[-1][2] >= APART)
+            if (free := next(fits, None)) is None:
+                passes.append([place])
+            else:
+                free.append(place)
+        yield from ((text, each) for each in passes)
 
 
 def _places(ids: Sequence[int], vocabulary: Vocabulary, occurrences: int, counts: dict[str, int]) -> Iterator[Place]:

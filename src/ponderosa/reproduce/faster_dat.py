@@ -7,7 +7,7 @@ from typing import Any
 
 from ponderosa.depth import Reconstruction
 from ponderosa.depth.reconstruction import PENALTY, fitted_losses
-from ponderosa.reproduce.recipe import folder_name
+from ponderosa.reproduce.recipe import folder_name, spread
 from ponderosa.tasks.text import TextClassification
 from ponderosa.training.jobs import Job
 from ponderosa.training.settings import Settings
@@ -46,10 +46,7 @@ def _folder(root: Path, task: str, name: str, seed: int) -> Path:
 
 def text_run(recipe: Mapping[str, Any], task: str, name: str, seed: int, root: Path) -> tuple[TextRun, Settings]:
     """What a method of the recipe trains."""
-    common = recipe["common"]
-    given = {**common, **recipe["tasks"][task], **recipe["runs"][name], "task": task, "seed": seed}
-    if "subset" in common:  # the command line's size wins
-        given["subset"] = common["subset"]
+    given = {**_of_task(recipe, task), **recipe["runs"][name], "task": task, "seed": seed}
     for of_recipe in ("seeds", "reconstruction"):
         given.pop(of_recipe, None)
     if recipe.get("goes_on") and name != FULL:
@@ -61,6 +58,23 @@ def text_run(recipe: Mapping[str, Any], task: str, name: str, seed: int, root: P
     return run, Settings(**{k: v for k, v in given.items() if k not in of_run})
 
 
+def _of_task(recipe: Mapping[str, Any], task: str) -> dict[str, Any]:
+    """What all runs of a task have in common; the command line's size wins."""
+    common = recipe["common"]
+    return {**common, **recipe["tasks"].get(task, {}), **{key: common[key] for key in ("subset",) if key in common}}
+
+
+def of_same_seeds(runs: list[dict[str, Any]], others: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Those of the others that have the seeds of these runs."""
+    seeds = {run["seed"] for run in runs}
+    return [other for other in others if other["seed"] in seeds]
+
+
+def gain(runs: list[dict[str, Any]], full: list[dict[str, Any]]) -> float:
+    """How many points of accuracy runs are above full depth of their seeds, on average."""
+    return 100 * (spread(runs, "accuracy")[0] - spread(of_same_seeds(runs, full), "accuracy")[0])
+
+
 def depths_file(root: Path, task: str, penalty: float, layers: int | None = None) -> Path:
     """Where reconstruction's depths are kept."""
     return root / "depths" / f"{task}-{penalty}{'' if layers is None else f'-{layers}-layers'}.json"
@@ -68,7 +82,7 @@ def depths_file(root: Path, task: str, penalty: float, layers: int | None = None
 
 def task_of(recipe: Mapping[str, Any], name: str) -> TextClassification:
     """A task of the recipe, as its runs see it."""
-    given = {**recipe["tasks"].get(name, {}), **recipe["common"]}
+    given = _of_task(recipe, name)
     wanted = {key: given[key] for key in ("encoder", "data_dir", "fold", "subset", "max_tokens") if key in given}
     return TextClassification(name, **wanted)
 

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 from ponderosa.adapt import load
 from ponderosa.bench.text import speed_by_batch
 from ponderosa.measure.figure import MARKERS, PALETTE, Look, legend, panels, style
-from ponderosa.reproduce.faster_dat import FULL, jobs, prepare, task_of
-from ponderosa.reproduce.recipe import Outcome, results, spread
+from ponderosa.reproduce.faster_dat import FULL, gain, jobs, prepare, task_of
+from ponderosa.reproduce.recipe import Outcome, results
 from ponderosa.training.jobs import Job
 
 if TYPE_CHECKING:
@@ -29,9 +29,10 @@ def outcome(recipe: Mapping[str, Any], groups: Mapping[str, list[Job]]) -> Outco
     rows = []
     for name, group in groups.items():
         task, method = name.split(": ", 1)
-        if method not in recipe["measured"] or not group:
+        whole = groups.get(f"{task}: {FULL}", [])
+        if method not in recipe.get("measured", set(recipe["runs"]) - {FULL}) or not group or not whole:
             continue
-        net, full = (load(each[0].folder / "model").net for each in (group, groups[f"{task}: {FULL}"]))
+        net, full = (load(each[0].folder / "model").net for each in (group, whole))
         rows += [{"task": task, "method": method, **row} for row in speed_by_batch(net, task_of(recipe, task), full=full)]
     shown = [{key: f"{row[key]:,.2f}" if isinstance(row[key], float) else row[key] for key in COLUMNS} for row in rows]
     tasks = dict.fromkeys(row["task"] for row in rows)
@@ -56,23 +57,21 @@ def reading(rows: list[dict[str, Any]]) -> str:
 
 
 def goal(rows: list[dict[str, Any]], task: str, groups: Mapping[str, list[Job]]) -> str:
-    """What the fastest method of a task gains at the smallest and the largest batch, what it costs, and whether that is the
-    paper's 7 times within half a point."""
-    full = spread(results(groups[f"{task}: {FULL}"]), "accuracy")[0]
+    """What the fastest method of a task that is within half a point of full depth gains at its worst batch size, and whether
+    that is the paper's 7 times."""
+    full = results(groups[f"{task}: {FULL}"])
     least = {
         method: min(row["speedup"] for row in rows if row["task"] == task and row["method"] == method)
         for method in dict.fromkeys(row["method"] for row in rows if row["task"] == task)
     }
-    losses = {
-        method: 100 * (spread(results(groups[f"{task}: {method}"]), "accuracy")[0] - full) for method in least
-    }  # fmt: skip
-    near = {method: least[method] for method in least if losses[method] >= -0.5}
+    gains = {method: gain(results(groups[f"{task}: {method}"]), full) for method in least}
+    near = {method: least[method] for method in least if gains[method] >= -0.5}
     if not near:
         return f"On {task} no method is within 0.5 points of full depth."
     best = max(near, key=near.__getitem__)
     reached = "is reached" if near[best] >= 7 else "is not"
     return (
-        f"On {task} {best} is {near[best]:.2f} times as fast or more at every batch size, at {losses[best]:+.2f} points: "
+        f"On {task} {best} is {near[best]:.2f} times as fast or more at every batch size, at {gains[best]:+.2f} points: "
         f"7 times {reached}."
     )
 

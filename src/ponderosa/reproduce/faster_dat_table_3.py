@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from ponderosa.reproduce.faster_dat import FULL, jobs, prepare
+from ponderosa.reproduce.faster_dat import FULL, gain, jobs, prepare
 from ponderosa.reproduce.recipe import Outcome, plus_minus, results, spread
 from ponderosa.training.jobs import Job
 
@@ -20,10 +20,9 @@ def outcome(recipe: Mapping[str, Any], groups: Mapping[str, list[Job]]) -> Outco
     for name, runs in found.items():
         task, method = name.split(": ", 1)
         full = found.get(f"{task}: {FULL}")
-        gain = None if full is None else 100 * (spread(runs, "accuracy")[0] - spread(full, "accuracy")[0])
         paper = recipe["paper"].get(method, {}).get(task)
         rows.append({
-            "task": task, "method": method, "accuracy": _percent(runs), "gain": None if gain is None else f"{gain:+.2f}",
+            "task": task, "method": method, "accuracy": _percent(runs), "gain": f"{gain(runs, full):+.2f}" if full else None,
             "seeds": len(runs), "depth": plus_minus(runs, "mean_depth", 2), "bound": possible(runs, full or runs),
             "examples": f"{runs[0]['train_examples']:,} / {runs[0]['examples']:,}", "paper": paper,
         })  # fmt: skip
@@ -42,8 +41,7 @@ def averages(found: Mapping[str, list[dict[str, Any]]]) -> str:
     for name, runs in found.items():
         task, method = name.split(": ", 1)
         if method != FULL and f"{task}: {FULL}" in found:
-            full = found[f"{task}: {FULL}"]
-            gains.setdefault(method, []).append(100 * (spread(runs, "accuracy")[0] - spread(full, "accuracy")[0]))
+            gains.setdefault(method, []).append(gain(runs, found[f"{task}: {FULL}"]))
     said = [f"{method} {sum(each) / len(each):+.2f} ({len(each)})" for method, each in gains.items()]
     return f"Points against full depth, on average over so many tasks: {'; '.join(said)}." if said else ""
 

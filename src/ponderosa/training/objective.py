@@ -81,8 +81,9 @@ class Taught(Objective):
         self.probabilities: Tensor
 
     def loss(self, solution: Solution, batch: Batch) -> Tensor:
-        # the halting weighs this as it does the labels' loss, so it is given numbers of examples in the place of labels
-        return super().loss(solution, batch) + self.net.loss(solution, batch.key, self._apart)
+        def both(outputs: Tensor, targets: Tensor, reduction: str = "mean") -> Tensor:
+            key = batch.key.repeat(len(outputs) // len(batch))  # the answers of all steps come one after the other
+            taught = F.cross_entropy(outputs, self.probabilities[key], reduction=reduction)
+            return self.task.criterion(outputs, targets, reduction=reduction) + taught
 
-    def _apart(self, outputs: Tensor, examples: Tensor, reduction: str = "mean") -> Tensor:
-        return F.cross_entropy(outputs, self.probabilities[examples], reduction=reduction)
+        return self.net.loss(solution, batch.y, both)

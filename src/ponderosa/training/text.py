@@ -35,6 +35,9 @@ from ponderosa.training.settings import Settings
 
 Depths = Literal["full", "mutual-information", "reconstruction", "halting-unit", "composed", "constant", "shuffled"]
 
+BINNED: tuple[Depths, ...] = ("mutual-information", "composed", "shuffled")
+"""Depths that are bins of mutual information."""
+
 
 @dataclass
 class TextRun:
@@ -63,7 +66,8 @@ class TextRun:
         fold: where there is no official split, which fifth is the test.
         subset: at most this many training examples, and as many for the test; all if not given.
         taught: learn from the answers of the model to go on from, too, on the training texts and on so many more that the
-            subset leaves out and whose labels nobody is told: an engineer has few labels and many texts.
+            subset leaves out (or as many as there are) and whose labels nobody is told: an engineer has few labels and many
+            texts. A tenth of these joins the validation split.
         max_tokens: where longer texts are clipped.
         epochs: passes over the training examples.
     """
@@ -85,6 +89,12 @@ class TextRun:
     taught: int | None = None
     max_tokens: int = 512
     epochs: float = 3.0
+
+    def __post_init__(self) -> None:
+        if self.taught is not None and (self.start is None or self.taught < 0):
+            raise ValueError(f"taught={self.taught}: a number of texts, 0 or more, and with --start the model that is to teach")
+        if self.bins is not None and (self.bins < 1 or self.depths not in BINNED):
+            raise ValueError(f"bins={self.bins} with --depths {self.depths}: one or more, with --depths {', '.join(BINNED)}")
 
 
 def fine_tune(run: TextRun, settings: Settings, folder: RunFolder) -> dict[str, Any]:
@@ -132,9 +142,7 @@ def text_task(run: TextRun) -> TextClassification:
 def teacher_answers(run: TextRun, task: TextClassification, progress: bool) -> Tensor:
     """What the model to go on from answers to each training text `[texts, classes]`; further ones, which have no label, join
     them with its answer as their label (and a tenth of them the validation split)."""
-    if run.start is None:
-        raise ValueError(f"taught={run.taught}: say with --start which model is to teach")
-    further, net, answers = task.further[: run.taught], load(run.start).net.eval(), []
+    further, net, answers = task.further[: run.taught], begun(run, task).net.eval(), []
     texts = task.texts("train") + further
     for first in tqdm(range(0, len(texts), task.at_once), desc="teacher", unit="batch", disable=not progress):
         x, mask = task.padded(texts[first : first + task.at_once])
@@ -169,13 +177,19 @@ def pretrained(run: TextRun, task: TextClassification) -> Any:
     names = dict(enumerate(task.labels))
     options = {} if run.layers is None else {"num_hidden_layers": run.layers}
     if run.start is not None:
-        model = load(run.start, **options)
-        if model.config.id2label != names:
-            raise ValueError(f"{run.start} was trained for {list(model.config.id2label.values())}, but {run.task} has {names}")
-        return model
+        return begun(run, task, **options)
     return AutoModelForSequenceClassification.from_pretrained(
         task.encoder, id2label=names, label2id={label: i for i, label in names.items()}, use_safetensors=True, **options
     )
+
+
+def begun(run: TextRun, task: TextClassification, **options: Any) -> Any:
+    """The model to go on from."""
+    assert run.start is not None
+    model, names = load(run.start, **options), dict(enumerate(task.labels))
+    if model.config.id2label != names:
+        raise ValueError(f"{run.start} was trained for {list(model.config.id2label.values())}, but {run.task} has {names}")
+    return model
 
 
 def plan(run: TextRun, task: TextClassification, model: Any, settings: Settings) -> Halting:
@@ -199,7 +213,7 @@ def estimator(run: TextRun, task: TextClassification, model: Any, settings: Sett
         return Reconstruction.fit(
             texts, tokenizer=task.tokenizer, encoder=model, penalty=price, seed=settings.seed, progress=settings.progress
         )
-    layers = run.bins or model.config.num_hidden_layers
+    layers = model.config.num_hidden_layers if run.bins is None else run.bins
     words = MutualInformation.fit(texts, task.targets("train"), task.tokenizer, layers=layers)
     return CONTROLS[run.depths](words, task) if run.depths in CONTROLS else words
 
