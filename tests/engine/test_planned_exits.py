@@ -38,7 +38,7 @@ class Normed(po.TransformerStep):
 
 
 HEADS = {"mask": lambda: po.ReadOut(SIZE, 3, place="mean"), "first": FirstToken, "all": MeanOfAll}
-EXITS = {"confident": lambda: po.ConfidenceExit(threshold=0.4), "patient": lambda: po.PatienceExit(patience=1)}
+EXITS = {"confident": lambda: po.ConfidenceExit(threshold=0.3), "patient": lambda: po.PatienceExit(patience=1)}
 
 
 def pair(head: str, exit: str, step: type = po.TransformerStep, **options: Any) -> tuple[po.Ponder, po.Ponder]:

@@ -6,12 +6,12 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from ponderosa.engine.ledger import frozen
 from ponderosa.ponder import Ponder
 from ponderosa.steps import Step
+from ponderosa.steps.attention import attend_packed
 from ponderosa.steps.block import Planned
 from ponderosa.steps.tokens import Tokens
 from ponderosa.steps.transformer import TokenStep
@@ -104,23 +104,24 @@ def _token_part(
         keys = int((before.expand_as(active) & real & live[:, None]).sum()) if before.ndim > 1 else rows
     else:
         keys = int(lengths[live].sum())
-    heads, queries, shown = layer.heads, -(-rows // examples), -(-int(lengths[live].sum()) // examples)
+    shown = int(lengths[live].sum())
+    asking_counts, shown_counts = _even(rows, examples), _even(shown, examples)
 
     def rand(*shape: int) -> Tensor:
         return torch.randn(*shape).to(x.dtype).requires_grad_(training and n > 1)
 
-    h, others, whole = rand(rows, size), rand(keys, size), rand(examples, shown, size)
-    q, k, v = (rand(examples, heads, length, size // heads) for length in (queries, shown, shown))
+    h, others, whole = rand(rows, size), rand(keys, size), rand(examples, shown_counts[0], size)
+    q, kv = rand(rows, size), rand(shown, 2 * size)
 
     def part() -> Tensor:
         asking = showing = layer
         if step.hyper is not None:
             plan = step.hyper.plan(whole, None)
             asking, showing = (Planned(layer, plan.packed(_even(n, examples))) for n in (rows, keys))
-        kv = showing.keys_values(others)
-        attended = F.scaled_dot_product_attention(q, k, v).transpose(1, 2).reshape(-1, size)[:rows]
+        made = showing.keys_values(others)
+        attended = attend_packed(q, kv, layer.heads, asking_counts, shown_counts)
         out = asking.finish(h, asking.queries(h) + attended)
-        return out.sum() + kv.sum() if training else out
+        return out.sum() + made.sum() if training else out
 
     return part
 

@@ -9,14 +9,20 @@ from torch import Tensor
 
 from ponderosa.host import tensor
 from ponderosa.native import watched
+from ponderosa.steps import attention_native
 
 
 def attend(queries: Tensor, keys_values: Tensor, heads: int, mask: Tensor | None = None, bias: Tensor | None = None) -> Tensor:
     """Padded: queries `[batch, token, size]`, keys and values side by side `[batch, token, 2 size]`, True for real keys in
     the mask `[batch, token]`; gives `[batch, token, size]`. A bias `[batch or 1, head, query, key]` is added to the scores."""
-    q, k, v = _split(queries, keys_values, heads)
     if mask is not None and _nothing_padded(mask):
         mask = None
+    examples, asking, shown = *queries.shape[:2], keys_values.shape[1]
+    if mask is None and bias is None and examples and asking and attention_native.fits(queries, keys_values, heads, shown):
+        rows, showing = queries.flatten(0, 1), keys_values.flatten(0, 1)
+        packed = attention_native.attend_packed(rows, showing, heads, [asking] * examples, [shown] * examples)
+        return packed.view_as(queries)
+    q, k, v = _split(queries, keys_values, heads)
     if mask is not None:
         mask = (mask | ~mask.any(1, keepdim=True))[:, None, None]  # who has no key at all sees every one, rather than NaN
     if bias is not None:
@@ -38,6 +44,8 @@ def attend_packed(
 ) -> Tensor:
     """Packed: queries `[rows, size]` and keys and values `[rows, 2 size]` of one example after the other, as many rows of each
     as the counts say; gives `[query rows, size]`. Examples never meet."""
+    if len(queries) and attention_native.fits(queries, keys_values, heads, max(key_counts)):
+        return attention_native.attend_packed(queries, keys_values, heads, query_counts, key_counts)
     if len(query_counts) == 1:
         return attend(queries[None], keys_values[None], heads)[0]
     asking = [(q, k) for q, k in zip(query_counts, key_counts, strict=True) if q]

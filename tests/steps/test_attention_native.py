@@ -1,0 +1,53 @@
+"""Attention of packed rows in C: the same as torch's, and only where nobody wants more than the numbers."""
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ponderosa.steps import attention_native
+from ponderosa.steps.attention import _attend_one_by_one, attend, attend_packed
+from tests.compiler import needs_compiler
+
+HEADS, SIZE = 3, 48
+
+
+def rows(counts: list[tuple[int, int]], seed: int = 0) -> tuple[torch.Tensor, torch.Tensor, list[int], list[int]]:
+    draw = torch.Generator().manual_seed(seed)
+    asking, shown = [q for q, _ in counts], [k for _, k in counts]
+    queries, keys_values = torch.randn(sum(asking), SIZE, generator=draw), torch.randn(sum(shown), 2 * SIZE, generator=draw)
+    return queries, keys_values, asking, shown
+
+
+@needs_compiler
+@given(st.lists(st.tuples(st.integers(1, 20), st.integers(1, 40)), min_size=1, max_size=5), st.integers(0, 9))
+def test_c_equals_torch(counts: list[tuple[int, int]], seed: int) -> None:
+    queries, keys_values, asking, shown = rows(counts, seed)
+    with torch.no_grad():
+        assert attention_native.fits(queries, keys_values, HEADS, max(shown))
+        found = attend_packed(queries, keys_values, HEADS, asking, shown)
+        expected = _attend_one_by_one(queries, keys_values, HEADS, asking, shown)
+    torch.testing.assert_close(found, expected, atol=2e-6, rtol=1e-5)
+
+
+@needs_compiler
+@torch.no_grad()
+def test_examples_that_ask_nothing_and_batches_without_padding() -> None:
+    queries, keys_values, asking, shown = rows([(2, 5), (0, 3), (4, 4)])
+    found = attend_packed(queries, keys_values, HEADS, asking, shown)
+    alone = attend_packed(queries[2:], keys_values[8:], HEADS, [4], [4])
+    assert torch.equal(found[2:], alone)  # neighbours change nothing, to the last digit
+    padded = attend(queries[2:].view(2, 2, SIZE), keys_values[:10].view(2, 5, -1), HEADS)
+    by_torch = attend(queries[2:].view(2, 2, SIZE).double(), keys_values[:10].view(2, 5, -1).double(), HEADS)
+    torch.testing.assert_close(padded, by_torch.float(), atol=2e-6, rtol=1e-5)
+
+
+@pytest.mark.parametrize("why", ["gradients", "doubles", "long", "odd heads"])
+def test_torch_does_what_c_does_not(why: str) -> None:
+    queries, keys_values, asking, shown = rows([(2, attention_native.SHORT + 1 if why == "long" else 3)])
+    if why == "doubles":
+        queries, keys_values = queries.double(), keys_values.double()
+    heads = 4 if why == "odd heads" else HEADS
+    with torch.set_grad_enabled(why == "gradients"):
+        assert not attention_native.fits(queries, keys_values, heads, max(shown))
+        assert attend_packed(queries, keys_values, heads, asking, shown).shape == queries.shape
