@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from ponderosa.steps import attention_native
 from ponderosa.steps.attention import _attend_one_by_one, attend, attend_packed
-from tests.compiler import needs_compiler
+from tests.compiler import native
 
 HEADS, SIZE = 3, 48
 
@@ -19,7 +19,7 @@ def rows(counts: list[tuple[int, int]], seed: int = 0) -> tuple[torch.Tensor, to
     return queries, keys_values, asking, shown
 
 
-@needs_compiler
+@native
 @given(st.lists(st.tuples(st.integers(1, 20), st.integers(1, 40)), min_size=1, max_size=5), st.integers(0, 9))
 def test_c_equals_torch(counts: list[tuple[int, int]], seed: int) -> None:
     queries, keys_values, asking, shown = rows(counts, seed)
@@ -30,7 +30,7 @@ def test_c_equals_torch(counts: list[tuple[int, int]], seed: int) -> None:
     torch.testing.assert_close(found, expected, atol=2e-6, rtol=1e-5)
 
 
-@needs_compiler
+@native
 @torch.no_grad()
 def test_examples_that_ask_nothing_and_batches_without_padding() -> None:
     queries, keys_values, asking, shown = rows([(2, 5), (0, 3), (4, 4)])
