@@ -46,11 +46,13 @@ def _folder(root: Path, task: str, name: str, seed: int) -> Path:
 
 def text_run(recipe: Mapping[str, Any], task: str, name: str, seed: int, root: Path) -> tuple[TextRun, Settings]:
     """What a method of the recipe trains."""
-    given = {**_of_task(recipe, task), **recipe["runs"][name], "task": task, "seed": seed}
+    given = _of_task(recipe, task)
+    later = given.pop("going_on", {})
+    if recipe.get("goes_on") and name != FULL:
+        given |= {**later, "start": str(_folder(root, task, FULL, seed) / "model")}
+    given |= {**recipe["runs"][name], "task": task, "seed": seed}
     for of_recipe in ("seeds", "reconstruction"):
         given.pop(of_recipe, None)
-    if recipe.get("goes_on") and name != FULL:
-        given["start"] = str(_folder(root, task, FULL, seed) / "model")
     if given["depths"] == "reconstruction":
         given["estimator"] = str(depths_file(root, task, given.get("penalty", PENALTY), given.get("layers")))
     of_run = {f.name for f in fields(TextRun)}
