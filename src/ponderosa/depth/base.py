@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
@@ -109,6 +110,13 @@ class WordTable(DepthEstimator):
 
     def of_words(self, words: Sequence[str]) -> list[int]:
         return [self.table.get(word, self.unseen) for word in words]
+
+    def without(self, words: Iterable[str]) -> Self:
+        """The same estimator to which these words are unseen."""
+        other, gone = copy.copy(self), set(words)
+        other.__dict__.pop("_sorted", None)
+        other.table = {word: depth for word, depth in self.table.items() if word not in gone}
+        return other
 
     @cached_property
     def _sorted(self) -> tuple[Tensor, Tensor]:

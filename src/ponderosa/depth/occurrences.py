@@ -89,6 +89,11 @@ class Occurrences:
         words = [vocabulary.texts(plain[a:b]) for a, b in zip(first.tolist(), last.tolist(), strict=True)]
         return cls(words, pairs // max(len(unique), 1), pairs % max(len(unique), 1), vocabulary)
 
+    def rare(self, most: int) -> list[str]:
+        """The words that stand in so many texts or fewer."""
+        counts = torch.bincount(self.word, minlength=len(self.words)).tolist()
+        return [word for word, count in zip(self.words, counts, strict=True) if count <= most]
+
     def sentences_with(self, label: Tensor, classes: int) -> Tensor:
         """How many texts of each label have each word `[word, label]`."""
         counts = torch.bincount(self.word * classes + label[self.text], minlength=len(self.words) * classes)

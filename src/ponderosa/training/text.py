@@ -13,7 +13,8 @@ from torch import Tensor
 from tqdm import tqdm
 
 from ponderosa.adapt import adapt, load
-from ponderosa.depth import Constant, DepthEstimator, MutualInformation, Reconstruction, Shuffled
+from ponderosa.depth import Constant, DepthEstimator, MutualInformation, Reconstruction, Shuffled, WordTable
+from ponderosa.depth.occurrences import Occurrences
 from ponderosa.depth.reconstruction import PENALTY
 from ponderosa.halting.base import Halting
 from ponderosa.halting.exits import ConfidenceExit
@@ -56,6 +57,8 @@ class TextRun:
         estimator: a file of depths, as an estimator's `save` writes it; fitted on the training texts if not given.
         bins: of mutual information: how many depths there are; as many as layers if not given. A word that is to go deeper than
             the last layer stops there.
+        rare: words that stand in so many training texts or fewer go as deep as unseen ones. If not given, training sees no
+            unseen word, but the test does, and the network has not learned what to make of its depth.
         penalty: the price of a layer, in reconstruction (0.1 if not given) and in the halting unit's pseudo-labels: the layer
             with the least loss and price; if not given, the first layer that is right.
         allowed_loss: of accuracy on the validation split: how soon a composed model's sentences may leave.
@@ -79,6 +82,7 @@ class TextRun:
     start: str | None = None
     estimator: str | None = None
     bins: int | None = None
+    rare: int | None = None
     penalty: float | None = None
     allowed_loss: float = 0.005
     layers: int | None = None
@@ -204,9 +208,17 @@ def plan(run: TextRun, task: TextClassification, model: Any, settings: Settings)
 
 
 def estimator(run: TextRun, task: TextClassification, model: Any, settings: Settings) -> DepthEstimator:
-    """How deep each word goes: from a file, or from the training texts."""
+    """How deep each word goes: from a file, or from the training texts; controls by what they control."""
+    words = word_depths(run, task, model, settings)
+    if run.rare is not None:
+        words = words.without(Occurrences.of(task.texts("train"), task.tokenizer).rare(run.rare))
+    return CONTROLS[run.depths](words, task) if run.depths in CONTROLS else words
+
+
+def word_depths(run: TextRun, task: TextClassification, model: Any, settings: Settings) -> WordTable:
+    """The depths of the words of the training texts."""
     if run.estimator is not None:
-        return DepthEstimator.load(run.estimator)
+        return WordTable.load(run.estimator)
     texts = task.texts("train")
     if run.depths == "reconstruction":
         price = PENALTY if run.penalty is None else run.penalty
@@ -214,8 +226,7 @@ def estimator(run: TextRun, task: TextClassification, model: Any, settings: Sett
             texts, tokenizer=task.tokenizer, encoder=model, penalty=price, seed=settings.seed, progress=settings.progress
         )
     layers = model.config.num_hidden_layers if run.bins is None else run.bins
-    words = MutualInformation.fit(texts, task.targets("train"), task.tokenizer, layers=layers)
-    return CONTROLS[run.depths](words, task) if run.depths in CONTROLS else words
+    return MutualInformation.fit(texts, task.targets("train"), task.tokenizer, layers=layers)
 
 
 def thresholds(run: TextRun, net: Ponder, task: TextClassification) -> list[dict[str, float]] | None:
@@ -226,16 +237,16 @@ def thresholds(run: TextRun, net: Ponder, task: TextClassification) -> list[dict
     return choose_threshold(net, net.halting.exit, task, examples=examples, allowed_loss=run.allowed_loss)
 
 
-def _constant(words: MutualInformation, task: TextClassification) -> Constant:
+def _constant(words: WordTable, task: TextClassification) -> Constant:
     """As deep as words are on average in texts that the depths were not fitted to, where some are unseen."""
     depths = [d for text in task.encode(task.texts("validation")) for d in words.depths(torch.tensor([text]))[0].tolist()]
     return Constant(round(sum(depths) / len(depths)), layers=words.layers, vocabulary=words.vocabulary)
 
 
-def _shuffled(words: MutualInformation, task: TextClassification) -> Shuffled:
+def _shuffled(words: WordTable, task: TextClassification) -> Shuffled:
     return Shuffled(words.table, layers=words.layers, unseen=words.unseen, vocabulary=words.vocabulary)
 
 
-CONTROLS: dict[str, Callable[[MutualInformation, TextClassification], DepthEstimator]] = {
+CONTROLS: dict[str, Callable[[WordTable, TextClassification], DepthEstimator]] = {
     "constant": _constant, "shuffled": _shuffled,
 }  # fmt: skip
