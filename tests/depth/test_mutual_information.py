@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 import ponderosa as po
 from ponderosa.depth import Shuffled
 from ponderosa.depth.mutual_information import bins, mutual_information
+from ponderosa.depth.occurrences import Occurrences
 from ponderosa.depth.words import split_words
 
 few = settings(max_examples=40, deadline=None)
@@ -106,3 +107,13 @@ def test_bad_input() -> None:
         po.Constant(1).depths(torch.ones(1, 2, dtype=torch.long))
     with pytest.raises(ValueError, match="between 1 and layers=3"):
         po.Constant(4, layers=3)
+
+
+def test_words_of_one_text_can_be_unseen() -> None:
+    texts, labels = ["a fine film", "a dull film", "a fine plot", "dull acting"], [1, 0, 1, 0]
+    words = po.MutualInformation.fit(texts, labels, layers=3)
+    before = words.depths("fine plot unheard")
+    rare = Occurrences.of(texts).rare(1)
+    assert sorted(rare) == ["acting", "plot"]
+    assert words.without(rare).depths("fine plot unheard") == [before[0], 3, 3]
+    assert words.depths("fine plot unheard") == before  # a copy
