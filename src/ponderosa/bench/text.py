@@ -59,7 +59,7 @@ def speed(net: Ponder, batches: Sequence[Batch], full: Ponder | None = None) -> 
     found = [net(x, mask=mask) for x, mask in inputs]
     must = [_ideal(net, x, mask, each) for (x, mask), each in zip(inputs, found, strict=True)]
     begun = [net.begin(x, mask=mask)[1:] for x, mask in inputs]
-    runs = {
+    runs: dict[str, Sequence[Callable[[], object]]] = {
         "ours": [partial(net, x, mask=mask) for x, mask in inputs],
         "full": [partial(full, x, mask=mask) for x, mask in inputs],
         "estimation": [partial(net.halting.begin, net.step.read(state), units) for state, units in begun],
@@ -89,7 +89,7 @@ def take_turns(runs: Mapping[str, Sequence[Callable[[], object]]], seconds: floa
     while time.perf_counter() < end or len(seen["ours"]) < ROUNDS:
         for name in draw.sample(list(runs), len(runs)):
             seen[name].append(time_each(runs[name]))
-    return {name: sum(map(percentile, zip(*turns, strict=True))) for name, turns in seen.items()}
+    return {name: sum(percentile(list(each)) for each in zip(*turns, strict=True)) for name, turns in seen.items()}
 
 
 def time_each(calls: Sequence[Callable[[], object]]) -> list[float]:
