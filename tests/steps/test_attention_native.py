@@ -52,3 +52,16 @@ def test_torch_does_what_c_does_not(why: str) -> None:
     with torch.set_grad_enabled(why == "gradients"):
         assert not attention_native.fits(queries, keys_values, heads, max(shown))
         assert attend_packed(queries, keys_values, heads, asking, shown).shape == queries.shape
+
+
+@native
+@torch.no_grad()
+def test_numbers_that_do_not_fit_are_refused_before_c_sees_them() -> None:
+    queries, keys_values, _, _ = rows([(2, 5), (3, 4)])
+    for asking, shown in (([2, 3], [5, 5]), ([2, 2], [5, 4]), ([6, -1], [5, 4])):
+        with pytest.raises(ValueError, match="as many rows as the counts say"):
+            attention_native.attend_packed(queries, keys_values, HEADS, asking, shown)
+    found = attention_native.attend_packed(queries, keys_values, HEADS, [2, 3], [0, 9])
+    assert not found[:2].any()  # who sees nothing attends to nothing
+    assert found[2:].any()
+    assert not attention_native.fits(queries, keys_values[:0], HEADS, 0)

@@ -6,12 +6,12 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from ponderosa.engine.ledger import frozen
 from ponderosa.ponder import Ponder
-from ponderosa.steps import Step
-from ponderosa.steps.attention import attend_packed
+from ponderosa.steps import Step, attention_native
 from ponderosa.steps.block import Planned
 from ponderosa.steps.tokens import Tokens
 from ponderosa.steps.transformer import TokenStep
@@ -104,7 +104,7 @@ def _token_part(
         keys = int((before.expand_as(active) & real & live[:, None]).sum()) if before.ndim > 1 else rows
     else:
         keys = int(lengths[live].sum())
-    shown = int(lengths[live].sum())
+    shown, heads = int(lengths[live].sum()), layer.heads
     asking_counts, shown_counts = _even(rows, examples), _even(shown, examples)
 
     def rand(*shape: int) -> Tensor:
@@ -112,6 +112,10 @@ def _token_part(
 
     h, others, whole = rand(rows, size), rand(keys, size), rand(examples, shown_counts[0], size)
     q, kv = rand(rows, size), rand(shown, 2 * size)
+    with torch.set_grad_enabled(training):
+        in_c = attention_native.fits(q, kv, heads, shown_counts[0])
+    # where C does not attend, one call of the library does for all, on what is padded already
+    padded = [rand(examples, heads, length, size // heads) for length in (asking_counts[0], shown_counts[0], shown_counts[0])]
 
     def part() -> Tensor:
         asking = showing = layer
@@ -119,7 +123,10 @@ def _token_part(
             plan = step.hyper.plan(whole, None)
             asking, showing = (Planned(layer, plan.packed(_even(n, examples))) for n in (rows, keys))
         made = showing.keys_values(others)
-        attended = attend_packed(q, kv, layer.heads, asking_counts, shown_counts)
+        if in_c:
+            attended = attention_native.attend_packed(q, kv, heads, asking_counts, shown_counts)
+        else:
+            attended = F.scaled_dot_product_attention(*padded).transpose(1, 2).reshape(-1, size)[:rows]
         out = asking.finish(h, asking.queries(h) + attended)
         return out.sum() + made.sum() if training else out
 

@@ -83,12 +83,13 @@ def take_turns(runs: Mapping[str, Sequence[Callable[[], object]]], seconds: floa
     drawn anew each round; of each batch the 10th percentile over the rounds counts, so that one disturbance spoils one batch
     of one round."""
     seen: dict[str, list[list[float]]] = {name: [] for name in runs}
-    end, draw = time.perf_counter() + seconds, random.Random(0)
     for name in runs:
         time_each(runs[name])
-    while time.perf_counter() < end or len(seen["ours"]) < ROUNDS:
+    end, rounds, draw = time.perf_counter() + seconds, 0, random.Random(0)
+    while time.perf_counter() < end or rounds < ROUNDS:
         for name in draw.sample(list(runs), len(runs)):
             seen[name].append(time_each(runs[name]))
+        rounds += 1
     return {name: sum(percentile(list(each)) for each in zip(*turns, strict=True)) for name, turns in seen.items()}
 
 

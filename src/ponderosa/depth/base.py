@@ -113,6 +113,8 @@ class WordTable(DepthEstimator):
 
     def without(self, words: Iterable[str]) -> Self:
         """The same estimator to which these words are unseen."""
+        if isinstance(words, str):
+            raise TypeError(f"words={words!r}: several words are needed, as [{words!r}]")
         other, gone = copy.copy(self), set(words)
         other.__dict__.pop("_sorted", None)
         other.table = {word: depth for word, depth in self.table.items() if word not in gone}

@@ -17,6 +17,10 @@ static void transpose(int64_t count, int64_t padded, int64_t dim, int64_t row, c
 static void attend_example(shape s, int64_t asking, int64_t shown, const float *q, const float *kv, float *to, float *room) {
     int64_t dim = s.size / s.heads, padded = (shown + LANES - 1) / LANES * LANES, row = 2 * s.size;
     float *keys = room, *p = room + dim * padded;
+    if (!shown) { /* who sees nothing attends to nothing */
+        memset(to, 0, asking * s.size * sizeof(float));
+        return;
+    }
     for (int64_t head = 0; head < s.heads; head++, q += dim, kv += dim, to += dim) {
         transpose(shown, padded, dim, row, kv, keys);
         product(asking, padded, dim, (matrix){q, s.size, 1}, (matrix){keys, padded, 1}, (matrix){0, 0, 0}, p, padded);

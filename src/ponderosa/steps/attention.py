@@ -17,9 +17,9 @@ def attend(queries: Tensor, keys_values: Tensor, heads: int, mask: Tensor | None
     the mask `[batch, token]`; gives `[batch, token, size]`. A bias `[batch or 1, head, query, key]` is added to the scores."""
     if mask is not None and _nothing_padded(mask):
         mask = None
-    examples, asking, shown = *queries.shape[:2], keys_values.shape[1]
-    if mask is None and bias is None and examples and asking and attention_native.fits(queries, keys_values, heads, shown):
-        rows, showing = queries.flatten(0, 1), keys_values.flatten(0, 1)
+    shown = keys_values.shape[1]
+    if mask is None and bias is None and attention_native.fits(queries, keys_values, heads, shown):
+        (examples, asking, _), rows, showing = queries.shape, queries.flatten(0, 1), keys_values.flatten(0, 1)
         packed = attention_native.attend_packed(rows, showing, heads, [asking] * examples, [shown] * examples)
         return packed.view_as(queries)
     q, k, v = _split(queries, keys_values, heads)
@@ -44,7 +44,7 @@ def attend_packed(
 ) -> Tensor:
     """Packed: queries `[rows, size]` and keys and values `[rows, 2 size]` of one example after the other, as many rows of each
     as the counts say; gives `[query rows, size]`. Examples never meet."""
-    if len(queries) and attention_native.fits(queries, keys_values, heads, max(key_counts)):
+    if attention_native.fits(queries, keys_values, heads, max(key_counts)):
         return attention_native.attend_packed(queries, keys_values, heads, query_counts, key_counts)
     if len(query_counts) == 1:
         return attend(queries[None], keys_values[None], heads)[0]

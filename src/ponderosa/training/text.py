@@ -58,7 +58,8 @@ class TextRun:
         bins: of mutual information: how many depths there are; as many as layers if not given. A word that is to go deeper than
             the last layer stops there.
         rare: words that stand in so many training texts or fewer go as deep as unseen ones. If not given, training sees no
-            unseen word, but the test does, and the network has not learned what to make of its depth.
+            unseen word, but the test does, and the network has not learned what to make of its depth. (Full depth and the
+            halting unit know no words.)
         penalty: the price of a layer, in reconstruction (0.1 if not given) and in the halting unit's pseudo-labels: the layer
             with the least loss and price; if not given, the first layer that is right.
         allowed_loss: of accuracy on the validation split: how soon a composed model's sentences may leave.
@@ -97,6 +98,8 @@ class TextRun:
     def __post_init__(self) -> None:
         if self.taught is not None and (self.start is None or self.taught < 0):
             raise ValueError(f"taught={self.taught}: a number of texts, 0 or more, and with --start the model that is to teach")
+        if self.rare is not None and self.rare < 0:
+            raise ValueError(f"rare={self.rare}: a number of texts, 0 or more")
         if self.bins is not None and (self.bins < 1 or self.depths not in BINNED):
             raise ValueError(f"bins={self.bins} with --depths {self.depths}: one or more, with --depths {', '.join(BINNED)}")
 
@@ -211,7 +214,8 @@ def estimator(run: TextRun, task: TextClassification, model: Any, settings: Sett
     """How deep each word goes: from a file, or from the training texts; controls by what they control."""
     words = word_depths(run, task, model, settings)
     if run.rare is not None:
-        words = words.without(Occurrences.of(task.texts("train"), task.tokenizer).rare(run.rare))
+        seen = Occurrences.of(task.texts("train"), task.tokenizer)
+        words = words.without(set(words.table).difference(seen.words).union(seen.rare(run.rare)))
     return CONTROLS[run.depths](words, task) if run.depths in CONTROLS else words
 
 
