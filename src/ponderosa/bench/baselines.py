@@ -115,7 +115,9 @@ def _token_part(
     with torch.set_grad_enabled(training):
         in_c = attention_native.fits(q, kv, heads, shown_counts[0])
     # where C does not attend, one call of the library does for all, on what is padded already
-    padded = [rand(examples, heads, length, size // heads) for length in (asking_counts[0], shown_counts[0], shown_counts[0])]
+    asked, keys_at, values_at = (
+        rand(examples, heads, length, size // heads) for length in (asking_counts[0], shown_counts[0], shown_counts[0])
+    )
 
     def part() -> Tensor:
         asking = showing = layer
@@ -126,7 +128,7 @@ def _token_part(
         if in_c:
             attended = attention_native.attend_packed(q, kv, heads, asking_counts, shown_counts)
         else:
-            attended = F.scaled_dot_product_attention(*padded).transpose(1, 2).reshape(-1, size)[:rows]
+            attended = F.scaled_dot_product_attention(asked, keys_at, values_at).transpose(1, 2).reshape(-1, size)[:rows]
         out = asking.finish(h, asking.queries(h) + attended)
         return out.sum() + made.sum() if training else out
 
