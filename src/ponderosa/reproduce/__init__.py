@@ -15,7 +15,7 @@ RESULTS = {
     "hyper-ut-paper-size": "Hyper-UT, tables 1 and 2: the ten models at the paper's size, one training step of each",
     "faster-dat-table-1": "Faster depth-adaptive transformers, table 1: the data sets as they are loaded",
     "faster-dat-table-2": "Faster depth-adaptive transformers, table 2: Amazon-16, with controls",
-    "faster-dat-table-3": "Faster depth-adaptive transformers, table 3: TREC, Subj, MR, IMDB, with controls",
+    "faster-dat-table-3": "Faster depth-adaptive transformers, table 3: TREC, MR, Subj, IMDB, AG's News, with controls",
     "faster-dat-table-4": "Faster depth-adaptive transformers, table 4: the penalty of a layer in reconstruction",
     "faster-dat-figure-1": "Faster depth-adaptive transformers, figure 1: mutual information of words, and their depths",
     "faster-dat-figure-3": "Faster depth-adaptive transformers, figure 3: accuracy and speed against the number of layers",
