@@ -64,8 +64,8 @@ class TextRun:
             with the least loss and price; if not given, the first layer that is right.
         allowed_loss: of accuracy on the validation split: how soon a composed model's sentences may leave.
         layers: the encoder cut to its first layers; all if not given.
-        train_embeddings: whether words' embeddings are trained, too: a third of a small encoder's weights, of which a batch
-            needs a few, and as dear in every step as a third of the others.
+        train_embeddings: whether words' embeddings are trained, too. They are a third of a small encoder's weights: without
+            them a step is faster, but words that halt early have little else to learn with.
         frozen_kv: whether halted tokens keep the keys and values of their last layer.
         fold: where there is no official split, which fifth is the test.
         subset: at most this many training examples, and as many for the test; all if not given.
@@ -87,7 +87,7 @@ class TextRun:
     penalty: float | None = None
     allowed_loss: float = 0.005
     layers: int | None = None
-    train_embeddings: bool = False
+    train_embeddings: bool = True
     frozen_kv: bool = False
     fold: int = 0
     subset: int | None = None
