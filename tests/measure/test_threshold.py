@@ -48,7 +48,7 @@ def test_the_lowest_threshold_that_costs_no_more_than_allowed() -> None:
     halting = po.SentenceExit(po.PlannedDepth(2, unit="token"), leave)
     net = po.Ponder(step, halting, head=nn.ModuleList(Answers(n) for n in (1, 2)), max_steps=2)
     tried = choose_threshold(net, leave, Graded(), examples=10, allowed_loss=0.0)
-    assert tried[0] == {"threshold": 1.0, "accuracy": 1.0, "depth": 2.0}
-    assert leave.threshold == 0.9  # at 0.8 the first example leaves with a wrong answer
+    assert tried[0] == {"threshold": 1.0, "accuracy": 1.0, "loss": 0.0, "depth": 2.0}
+    assert leave.threshold == 0.85  # at 0.8 the first example leaves with a wrong answer
     choose_threshold(net, leave, Graded(), examples=10, allowed_loss=0.101)
     assert leave.threshold == 0.6

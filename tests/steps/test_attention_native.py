@@ -65,3 +65,14 @@ def test_numbers_that_do_not_fit_are_refused_before_c_sees_them() -> None:
     assert not found[:2].any()  # who sees nothing attends to nothing
     assert found[2:].any()
     assert not attention_native.fits(queries, keys_values[:0], HEADS, 0)
+
+
+def test_a_processor_attends_in_single_precision() -> None:
+    """Under autocast, too, where the library's own would halve it."""
+    queries, keys_values, asking, shown = rows([(2, 5), (3, 4)])
+    expected = _attend_one_by_one(queries, keys_values, HEADS, asking, shown)
+    with torch.autocast("cpu", torch.bfloat16):
+        found = attend_packed(queries, keys_values, HEADS, asking, shown)
+        padded = attend(queries[:2, None], keys_values[:2, None], HEADS, torch.ones(2, 1, dtype=torch.bool))
+    assert found.dtype == padded.dtype == torch.float32
+    torch.testing.assert_close(found, expected)

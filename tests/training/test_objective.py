@@ -57,7 +57,7 @@ def test_the_loss_by_hand(exits: bool) -> None:
 
 @pytest.mark.parametrize("exits", [False, True])
 def test_the_loss_of_what_is_taught_by_hand(exits: bool) -> None:
-    """The teacher's probabilities count as much as the label, at every head that is trained."""
+    """The teacher's probabilities, at temperature 2, count as much as the label, at every head that is trained."""
     torch.manual_seed(0)
     halting = po.ConfidenceExit() if exits else po.Fixed()
     net = po.Ponder(po.TransformerStep(8, 2, layers=3), halting, head=po.ReadOut(8, 6, place="mean")).double()
@@ -68,6 +68,7 @@ def test_the_loss_of_what_is_taught_by_hand(exits: bool) -> None:
     loss, _ = Taught(net, task, answers)(batch)
     solution = net(batch.x, mask=batch.mask)
     outputs = solution.outputs if exits else solution.output[None]
-    likely = answers.softmax(-1)[batch.key]
-    expected = sum(F.cross_entropy(output, batch.y) - (likely * output.log_softmax(-1)).sum(-1).mean() for output in outputs)
+    likely = (answers / 2).softmax(-1)[batch.key]
+    taught = [-(likely * (output / 2).log_softmax(-1)).sum(-1).mean() for output in outputs]
+    expected = sum(F.cross_entropy(output, batch.y) + 4 * each for output, each in zip(outputs, taught, strict=True))
     assert loss.item() == pytest.approx(expected.item(), rel=1e-9)

@@ -15,6 +15,9 @@ from ponderosa.steps import attention_native
 def attend(queries: Tensor, keys_values: Tensor, heads: int, mask: Tensor | None = None, bias: Tensor | None = None) -> Tensor:
     """Padded: queries `[batch, token, size]`, keys and values side by side `[batch, token, 2 size]`, True for real keys in
     the mask `[batch, token]`; gives `[batch, token, size]`. A bias `[batch or 1, head, query, key]` is added to the scores."""
+    if _halved(queries):
+        with torch.autocast("cpu", enabled=False):
+            return attend(queries.float(), keys_values.float(), heads, mask, None if bias is None else bias.float())
     if mask is not None and _nothing_padded(mask):
         mask = None
     shown = keys_values.shape[1]
@@ -28,6 +31,11 @@ def attend(queries: Tensor, keys_values: Tensor, heads: int, mask: Tensor | None
     if bias is not None:
         mask = bias if mask is None else bias.masked_fill(~mask, -torch.inf)
     return F.scaled_dot_product_attention(q, k, v, attn_mask=mask).transpose(1, 2).flatten(2)
+
+
+def _halved(queries: Tensor) -> bool:
+    """Whether a processor would attend in half precision: the library's gradient takes ten times as long there."""
+    return queries.device.type == "cpu" and torch.is_autocast_enabled("cpu") and not torch.compiler.is_compiling()
 
 
 def _nothing_padded(mask: Tensor) -> bool:
@@ -44,6 +52,9 @@ def attend_packed(
 ) -> Tensor:
     """Packed: queries `[rows, size]` and keys and values `[rows, 2 size]` of one example after the other, as many rows of each
     as the counts say; gives `[query rows, size]`. Examples never meet."""
+    if _halved(queries):
+        with torch.autocast("cpu", enabled=False):
+            return attend_packed(queries.float(), keys_values.float(), heads, query_counts, key_counts)
     if attention_native.fits(queries, keys_values, heads, max(key_counts)):
         return attention_native.attend_packed(queries, keys_values, heads, query_counts, key_counts)
     if len(query_counts) == 1:

@@ -68,6 +68,11 @@ class Objective(Learner):
         )
 
 
+TEMPERATURE = 2.0
+"""What answers are divided by before they are compared: a teacher that knows its texts by heart is certain of one class, and
+what it thinks of the others would not show (Hinton et al., 2015)."""
+
+
 class Taught(Objective):
     """Learns from labels and, as much, from what a teacher answers: how likely the other classes are tells more than a label.
 
@@ -77,13 +82,14 @@ class Taught(Objective):
 
     def __init__(self, net: Ponder, task: Task, answers: Tensor):
         super().__init__(net, task)
-        self.register_buffer("probabilities", answers.softmax(-1), persistent=False)
+        self.register_buffer("probabilities", (answers / TEMPERATURE).softmax(-1), persistent=False)
         self.probabilities: Tensor
 
     def loss(self, solution: Solution, batch: Batch) -> Tensor:
         def both(outputs: Tensor, targets: Tensor, reduction: str = "mean") -> Tensor:
             key = batch.key.repeat(len(outputs) // len(batch))  # the answers of all steps come one after the other
-            taught = F.cross_entropy(outputs, self.probabilities[key], reduction=reduction)
-            return self.task.criterion(outputs, targets, reduction=reduction) + taught
+            taught = F.cross_entropy(outputs / TEMPERATURE, self.probabilities[key], reduction=reduction)
+            # gradients of answers that were divided are smaller by as much, twice
+            return self.task.criterion(outputs, targets, reduction=reduction) + TEMPERATURE**2 * taught
 
         return self.net.loss(solution, batch.y, both)

@@ -27,6 +27,7 @@ from ponderosa.measure.evaluate import evaluate
 from ponderosa.measure.threshold import choose_threshold
 from ponderosa.ponder import Ponder
 from ponderosa.tasks.text import TextClassification
+from ponderosa.tasks.text.made import exchanged
 from ponderosa.training.checkpoint import load_checkpoint
 from ponderosa.training.experiment import claim
 from ponderosa.training.loop import train
@@ -62,7 +63,7 @@ class TextRun:
             halting unit know no words.)
         penalty: the price of a layer, in reconstruction (0.1 if not given) and in the halting unit's pseudo-labels: the layer
             with the least loss and price; if not given, the first layer that is right.
-        allowed_loss: of accuracy on the validation split: how soon a composed model's sentences may leave.
+        allowed_loss: the share of validation texts that a composed model may turn from right to wrong as sentences leave.
         layers: the encoder cut to its first layers; all if not given.
         train_embeddings: whether words' embeddings are trained, too. They are a third of a small encoder's weights: without
             them a step is faster, but words that halt early have little else to learn with.
@@ -72,6 +73,8 @@ class TextRun:
         taught: learn from the answers of the model to go on from, too, on the training texts and on so many more that the
             subset leaves out (or as many as there are) and whose labels nobody is told: an engineer has few labels and many
             texts. A tenth of these joins the validation split.
+        made: learn from its answers to so many texts that nobody wrote, too: training texts in which some words are exchanged.
+            Where there are few texts, early layers learn them by heart otherwise.
         max_tokens: where longer texts are clipped.
         epochs: passes over the training examples.
     """
@@ -92,12 +95,15 @@ class TextRun:
     fold: int = 0
     subset: int | None = None
     taught: int | None = None
+    made: int | None = None
     max_tokens: int = 512
     epochs: float = 3.0
 
     def __post_init__(self) -> None:
         if self.taught is not None and (self.start is None or self.taught < 0):
             raise ValueError(f"taught={self.taught}: a number of texts, 0 or more, and with --start the model that is to teach")
+        if self.made is not None and (self.taught is None or self.made < 0):
+            raise ValueError(f"made={self.made}: a number of texts, 0 or more, and with --taught: somebody must label them")
         if self.rare is not None and self.rare < 0:
             raise ValueError(f"rare={self.rare}: a number of texts, 0 or more")
         if self.bins is not None and (self.bins < 1 or self.depths not in BINNED):
@@ -109,16 +115,20 @@ def fine_tune(run: TextRun, settings: Settings, folder: RunFolder) -> dict[str, 
     task = text_task(run)
     folder.path.mkdir(parents=True, exist_ok=True)
     claim(folder, plain_text(run, settings))
-    answers = None if run.taught is None else teacher_answers(run, task, settings.progress)
-    settings = sized(settings, task, run.epochs)
+    teacher = None if run.taught is None else Teacher(run, task, settings)
+    if teacher is not None:
+        teacher.label_further()
     torch.manual_seed(settings.seed)
     model = pretrained(run, task)
     started = time.perf_counter()
     halting = plan(run, task, model, settings)
     estimation = time.perf_counter() - started
+    if teacher is not None:
+        teacher.label_made()
+    settings = sized(settings, task, run.epochs)
     fast = adapt(model, halting, in_place=True, head="max-mean", frozen_kv=run.frozen_kv)
     fast.get_input_embeddings().requires_grad_(run.train_embeddings)
-    learner = Objective(fast.net, task) if answers is None else Taught(fast.net, task, answers)
+    learner = Objective(fast.net, task) if teacher is None else Taught(fast.net, task, teacher.answers)
     progress = train(learner, settings, folder)
     load_checkpoint(folder.weights, fast.net)
     tried = thresholds(run, fast.net, task)
@@ -145,18 +155,36 @@ def text_task(run: TextRun) -> TextClassification:
     )  # fmt: skip
 
 
-@torch.no_grad()
-def teacher_answers(run: TextRun, task: TextClassification, progress: bool) -> Tensor:
-    """What the model to go on from answers to each training text `[texts, classes]`; further ones, which have no label, join
-    them with its answer as their label (and a tenth of them the validation split)."""
-    further, net, answers = task.further[: run.taught], begun(run, task).net.eval(), []
-    texts = task.texts("train") + further
-    for first in tqdm(range(0, len(texts), task.at_once), desc="teacher", unit="batch", disable=not progress):
-        x, mask = task.padded(texts[first : first + task.at_once])
-        answers.append(net(x, mask=mask).output)
-    found = torch.cat(answers)
-    task.learn_from(further, found[len(texts) - len(further) :].argmax(-1).tolist())
-    return found[: task.size("train")]
+class Teacher:
+    """The model to go on from, whose answers are learned, too."""
+
+    def __init__(self, run: TextRun, task: TextClassification, settings: Settings):
+        self.run, self.task, self.settings = run, task, settings
+        self.net = begun(run, task).net.eval()
+        self.answers = self._ask(task.texts("train"))
+        """To every training text `[texts, classes]`."""
+
+    def label_further(self) -> None:
+        """Texts without a label join the training split, a tenth of them the validation split."""
+        texts = self.task.further[: self.run.taught]
+        answers = self._ask(texts)
+        held = self.task.learn_from(texts, answers.argmax(-1).tolist(), held_out=True)
+        self.answers = torch.cat([self.answers, answers[: len(texts) - held]])
+
+    def label_made(self) -> None:
+        """Texts that nobody wrote join the training split: after depths were fitted, since these words stand anywhere."""
+        texts = exchanged(self.task.texts("train"), self.run.made or 0, self.settings.seed)
+        answers = self._ask(texts)
+        self.task.learn_from(texts, answers.argmax(-1).tolist())
+        self.answers = torch.cat([self.answers, answers])
+
+    @torch.no_grad()
+    def _ask(self, texts: list[str]) -> Tensor:
+        at_once, found = self.task.at_once, [torch.zeros(0, self.task.output_size)]
+        for first in tqdm(range(0, len(texts), at_once), desc="teacher", unit="batch", disable=not self.settings.progress):
+            x, mask = self.task.padded(texts[first : first + at_once])
+            found.append(self.net(x, mask=mask).output)
+        return torch.cat(found)
 
 
 DERIVED = ("batches", "log_every", "evaluate_every", "evaluate_examples", "checkpoint_every")

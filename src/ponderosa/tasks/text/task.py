@@ -77,12 +77,15 @@ class TextClassification(Task):
         """Token ids with special tokens, clipped."""
         return self.tokenizer(texts, truncation=True, max_length=self.max_tokens)["input_ids"]
 
-    def learn_from(self, texts: list[str], targets: list[int]) -> None:
-        """Add examples to the training split, by the numbers of their labels; the last tenth of them is for validation."""
-        new, held = [(text, self.labels[target]) for text, target in zip(texts, targets, strict=True)], _held_out(len(texts))
+    def learn_from(self, texts: list[str], targets: list[int], held_out: bool = False) -> int:
+        """Add examples to the training split, by the numbers of their labels; if so said, the last tenth of them is held out
+        for validation. How many that are."""
+        new = [(text, self.labels[target]) for text, target in zip(texts, targets, strict=True)]
+        held = _held_out(len(texts)) if held_out else 0
         self.examples["train"] += new[: len(new) - held]
         self.examples["validation"] += new[len(new) - held :]
         self.__dict__.pop("_encoded", None)
+        return held
 
     def batch(self, split: Split, index: int, size: int, seed: int = 0) -> Batch:
         rows = rows_of(split, index, size, self.size(split), seed)
