@@ -125,3 +125,17 @@ def test_the_real_tokenizer_s_words() -> None:
     texts = ["An unbelievably good film!", "An atrociously bad film."]
     estimator = po.MutualInformation.fit(texts, [1, 0], tokenizer)
     assert set(estimator.table) == {"an", "unbelievably", "good", "film", "!", "atrociously", "bad", "."}
+
+
+def test_whole_words_are_looked_up_as_those_in_pieces_are() -> None:
+    """A text of whole words takes a short cut, which knows what was changed since."""
+    tokenizer = wordpiece(PIECES)
+    estimator = po.MutualInformation.fit(TEXTS, LABELS, tokenizer, layers=5)
+    whole, both = (
+        tokenizer(texts, padding=True, return_tensors="pt")["input_ids"] for texts in (["good"], ["good", "playing"])
+    )
+    assert estimator.depths(whole)[0, 1] == estimator.depths(both)[0, 1] == estimator.table["good"]
+    other = estimator.without(["good"])
+    assert other.depths(whole)[0, 1] == other.depths(both)[0, 1] == 5
+    other.unseen = 2
+    assert other.depths(whole)[0, 1] == other.depths(both)[0, 1] == 2

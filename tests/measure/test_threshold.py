@@ -1,5 +1,6 @@
 """The exit's threshold: the lowest that keeps the accuracy it was allowed to lose."""
 
+import pytest
 import torch
 from torch import Tensor, nn
 
@@ -52,3 +53,25 @@ def test_the_lowest_threshold_that_costs_no_more_than_allowed() -> None:
     assert leave.threshold == 0.85  # at 0.8 the first example leaves with a wrong answer
     choose_threshold(net, leave, Graded(), examples=10, allowed_loss=0.101)
     assert leave.threshold == 0.6
+    with pytest.raises(ValueError, match="0 or more"):
+        choose_threshold(net, leave, Graded(), examples=10, allowed_loss=-0.1)
+
+
+class Luck(Answers):
+    """Example 0 leaves with a wrong answer at 0.9, and example 1, which is wrong in the end, with a right one."""
+
+    def forward(self, state: Tensor) -> Tensor:
+        number, first = state[:, 0, 0], self.layer == 1
+        wrong = (number == 0) & first | (number == 1) & (not first)
+        p = torch.where(wrong, 0.08, 0.92)
+        return torch.stack([1 - p, p], -1).log()
+
+
+def test_answers_that_turn_right_do_not_hide_those_that_turn_wrong() -> None:
+    leave = po.ConfidenceExit()
+    step = po.CellStep(Same(), initial_state=lambda x: x, size=1)
+    halting = po.SentenceExit(po.PlannedDepth(2, unit="token"), leave)
+    net = po.Ponder(step, halting, head=nn.ModuleList(Luck(n) for n in (1, 2)), max_steps=2)
+    tried = choose_threshold(net, leave, Graded(), examples=10, allowed_loss=0.05)
+    assert {row["accuracy"] for row in tried} == {tried[0]["accuracy"]}
+    assert leave.threshold == 0.93

@@ -74,5 +74,6 @@ def test_a_processor_attends_in_single_precision() -> None:
     with torch.autocast("cpu", torch.bfloat16):
         found = attend_packed(queries, keys_values, HEADS, asking, shown)
         padded = attend(queries[:2, None], keys_values[:2, None], HEADS, torch.ones(2, 1, dtype=torch.bool))
-    assert found.dtype == padded.dtype == torch.float32
+        doubles = attend_packed(queries.double(), keys_values.double(), HEADS, asking, shown)
+    assert found.dtype == padded.dtype == torch.float32 and doubles.dtype == torch.float64
     torch.testing.assert_close(found, expected)

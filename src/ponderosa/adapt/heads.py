@@ -6,6 +6,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from ponderosa.adapt import heads_native
+from ponderosa.host import Array, tensor
 from ponderosa.tree import token_mean
 
 
@@ -49,6 +51,10 @@ class MaxMeanClassifier(nn.Module):
     def forward(self, state: Tensor, mask: Tensor | None = None) -> Tensor:
         return self.classifier(self.dropout(max_mean(state, mask)))
 
+    def packed(self, rows: Tensor, counts: Array) -> Tensor:
+        """The same of packed tokens `[rows, size]`, so many of each example."""
+        return self.classifier(self.dropout(max_mean_packed(rows, counts)))
+
 
 def max_mean(state: Tensor, mask: Tensor | None = None) -> Tensor:
     """ReLU([max; mean]) `[batch, 2 size]` of states `[batch, token, size]`; True in the mask for what is not padding.
@@ -59,3 +65,25 @@ def max_mean(state: Tensor, mask: Tensor | None = None) -> Tensor:
     # relu(max(h)) is the largest of the tokens and zero, so padding may be zero here
     shown = state if mask is None else torch.where(mask[..., None], state, 0.0)
     return F.relu(torch.cat([shown.amax(1), token_mean(state, mask)], -1))
+
+
+def max_mean_packed(rows: Tensor, counts: Array) -> Tensor:
+    """The same of packed tokens `[rows, size]`, so many of each example, one at least.
+
+    >>> import numpy as np
+    >>> max_mean_packed(torch.tensor([[1.0, -2.0], [3.0, -4.0], [9.0, 9.0]]), np.array([2, 1]))
+    tensor([[3., 0., 2., 0.],
+            [9., 9., 9., 9.]])
+    """
+    if counts.sum() != len(rows) or counts.min(initial=1) < 1:
+        raise ValueError(f"{len(rows)} rows for examples of {counts.tolist()}: one at least for each, as many as there are")
+    if len(counts) == 1:
+        return F.relu(torch.cat([rows.amax(0, keepdim=True), rows.mean(0, keepdim=True)], -1))
+    if heads_native.fits(rows):
+        return heads_native.max_mean(rows, counts)
+    lengths = tensor(counts, rows)
+    owner = torch.repeat_interleave(torch.arange(len(counts), device=rows.device), lengths)[:, None].expand_as(rows)
+    room = rows.new_zeros(len(counts), rows.shape[1])
+    largest = room.scatter_reduce(0, owner, rows, "amax")  # zero is among them: relu would make it so
+    mean = room.scatter_add(0, owner, rows) / lengths[:, None]
+    return F.relu(torch.cat([largest, mean], -1))

@@ -116,7 +116,8 @@ class WordTable(DepthEstimator):
         if isinstance(words, str):
             raise TypeError(f"words={words!r}: several words are needed, as [{words!r}]")
         other, gone = copy.copy(self), set(words)
-        other.__dict__.pop("_sorted", None)
+        for known in ("_sorted", "_alone"):
+            other.__dict__.pop(known, None)
         other.table = {word: depth for word, depth in self.table.items() if word not in gone}
         return other
 
@@ -127,14 +128,30 @@ class WordTable(DepthEstimator):
 
     def of_tokens(self, ids: Tensor) -> Tensor:
         assert self.vocabulary is not None
-        return deepest_for_special(self._look_up(self.vocabulary.keys(ids)), self.vocabulary.is_special(ids), self.unseen)
+        whole = not self.vocabulary.goes_on(ids).any()
+        depths = self._of_places(self._alone[ids]) if whole else self._look_up(self.vocabulary.keys(ids))
+        return deepest_for_special(depths, self.vocabulary.is_special(ids), self.unseen)
+
+    @cached_property
+    def _alone(self) -> Tensor:
+        """Where each id, as a whole word, stands in the table: where all of a text's are whole, none has to be put together."""
+        assert self.vocabulary is not None
+        return self._places(word_keys(self.vocabulary.pieces))
 
     def _look_up(self, keys: Tensor) -> Tensor:
-        known, depths = self._sorted
+        return self._of_places(self._places(keys))
+
+    def _places(self, keys: Tensor) -> Tensor:
+        """Where words stand in the sorted table; -1 for unseen ones."""
+        known, _ = self._sorted
         if not len(known):
-            return torch.full_like(keys, self.unseen)
+            return torch.full_like(keys, -1)
         place = torch.searchsorted(known, keys).clamp_max(len(known) - 1)
-        return torch.where(known[place] == keys, depths[place], self.unseen)
+        return torch.where(known[place] == keys, place, -1)
+
+    def _of_places(self, places: Tensor) -> Tensor:
+        _, depths = self._sorted
+        return torch.where(places < 0, self.unseen, depths[places]) if len(depths) else torch.full_like(places, self.unseen)
 
 
 def deepest_for_special(depths: Tensor, special: Tensor, otherwise: int) -> Tensor:

@@ -102,9 +102,13 @@ class Vocabulary:
     def is_special(self, ids: Tensor) -> Tensor:
         return self._tables["special"][ids]
 
+    def goes_on(self, ids: Tensor) -> Tensor:
+        """Whether each id is of those that continue the word before."""
+        return self._tables["continues"][ids]
+
     def starts(self, ids: Tensor) -> Tensor:
         """Whether each id `[..., token]` begins a word, or is special."""
-        continues, special = self._tables["continues"][ids], self.is_special(ids)
+        continues, special = self.goes_on(ids), self.is_special(ids)
         after_special = torch.cat([torch.ones_like(special[..., :1]), special[..., :-1]], -1)
         return ~continues | after_special | special
 

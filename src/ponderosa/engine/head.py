@@ -1,11 +1,18 @@
 """The head: one for all steps, one per step (a `ModuleList`), or none, and then the state is the answer.
 
 A head that pools over tokens says `reads_mask = True`: it is called with the mask `[batch, token]`, True for what is not
-padding, as its second argument (None where all tokens are real).
+padding, as its second argument (None where all tokens are real). If its class has a method `packed`, too, an engine whose
+tokens are packed calls that instead, with all tokens' states `[rows, size]`, one example after the other, in any order within
+it, and the number of each example's. It must not keep the rows: they may change. Whoever overrides `forward` has to say
+`packed` again.
 """
+
+from typing import Any
 
 import torch
 from torch import Tensor, nn
+
+from ponderosa.hooks import hooked
 
 
 def answer(head: nn.Module | None, state: Tensor, n: int | Tensor, mask: Tensor | None = None) -> Tensor:
@@ -14,6 +21,19 @@ def answer(head: nn.Module | None, state: Tensor, n: int | Tensor, mask: Tensor 
         return state
     chosen = head[int(n) - 1] if isinstance(head, nn.ModuleList) else head
     return chosen(state, mask) if getattr(chosen, "reads_mask", False) else chosen(state)
+
+
+def pools(head: nn.Module | None) -> bool:
+    """Whether every head can pool packed tokens."""
+    return all(map(_pools, head if isinstance(head, nn.ModuleList) else [head]))
+
+
+def _pools(head: Any) -> bool:
+    """Whether a head's own class says how, and nobody wants to see its call, or has changed it."""
+    if not getattr(head, "reads_mask", False) or "forward" in vars(head) or hooked(head):
+        return False
+    own = next((cls for cls in type(head).__mro__ if {"forward", "packed"} & vars(cls).keys()), object)
+    return "packed" in vars(own)
 
 
 def answers(head: nn.Module | None, states: Tensor, first: int, mask: Tensor | None = None) -> Tensor:

@@ -148,6 +148,8 @@ class Packed:
         """The tokens of the step before."""
         self.places: Places | None = None
         """Where they stand; None for all."""
+        self.new = False
+        """Whether they are not among the states yet."""
 
     def take_step(self, n: int, stage: Stage) -> Tensor:
         """The states of the tokens that take step `n`."""
@@ -166,12 +168,14 @@ class Packed:
         if step.frozen_kv:  # and a frozen one for ever what it showed last
             keys_values = self.shown.note(self.places, layer.keys_values(seen), count)
         attended = attend_packed(layer.queries(seen), keys_values, layer.heads, stage.counts, stage.shown)
-        self.rows = layer.finish(seen, attended)
+        self.rows, self.new = layer.finish(seen, attended), True
         return self.rows
 
     def settled(self) -> Tensor:
         """The states of all tokens, those of the last step among them."""
-        self.states.put(self.places, self.rows)
+        if self.new:
+            self.states.put(self.places, self.rows)
+            self.new = False
         return self.states.rows
 
     def part(self, kept: Tensor, places: Places) -> Packed:

@@ -106,7 +106,8 @@ class Halting(nn.Module, ABC):
 
     def latest(self, memory: Memory) -> Tensor | None:
         """The most steps that each token takes, where a hard mechanism knows it before the first one, and `update` ends only
-        whole examples sooner, by the head's answers. Whoever overrides `update` has to say it again."""
+        whole examples sooner, by the head's answers: as the state it is then given packed rows, in no order. Whoever overrides
+        `update` has to say it again."""
         return None
 
     def linear_gate(self) -> Gate | None:

@@ -4,6 +4,7 @@ from torch import Tensor, nn
 
 from ponderosa.gate import Gate
 from ponderosa.halting.base import Unit
+from ponderosa.hooks import hooked
 from ponderosa.tree import token_mean
 
 
@@ -18,14 +19,9 @@ def gate(size: int | None, bias: float) -> nn.Linear | None:
 
 def as_linear(layer: nn.Module | None, level: float | None = None) -> Gate | None:
     """The layer as a step may read it by itself; None where it is more than its weights say, or something else."""
-    if type(layer) is not nn.Linear or layer.bias is None or "forward" in vars(layer) or _hooked(layer):
+    if type(layer) is not nn.Linear or layer.bias is None or "forward" in vars(layer) or hooked(layer):
         return None
     return Gate(layer.weight, layer.bias, None if level is None else layer.bias.new_full((), level))
-
-
-def _hooked(layer: nn.Module) -> bool:
-    hooks = layer._forward_hooks, layer._forward_pre_hooks, layer._backward_hooks, layer._backward_pre_hooks
-    return any(hooks)
 
 
 def read_units(state: Tensor, unit: Unit, mask: Tensor | None, lead: int = 1) -> Tensor:

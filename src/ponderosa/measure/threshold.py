@@ -16,6 +16,8 @@ def choose_threshold(
     from right to wrong. (Answers that turn right would hide that: on a few hundred examples they are chance.) Gives
     accuracy, that loss and mean depth for every threshold that was tried, 1 (no exit) first.
     """
+    if not allowed_loss >= 0:
+        raise ValueError(f"allowed_loss={allowed_loss}: a share of the validation examples is needed, 0 or more")
     tried, whole = [], None
     for threshold in (1.0, *THRESHOLDS):
         exit.threshold = threshold

@@ -50,7 +50,7 @@ def text_run(recipe: Mapping[str, Any], task: str, name: str, seed: int, root: P
     later = given.pop("going_on", {})
     if recipe.get("goes_on") and name != FULL:
         given |= {**later, "start": str(_folder(root, task, FULL, seed) / "model")}
-    given |= {**recipe["runs"][name], "task": task, "seed": seed}
+    given |= {**recipe["runs"][name], **given.pop("runs", {}).get(name, {}), "task": task, "seed": seed}
     for of_recipe in ("seeds", "reconstruction"):
         given.pop(of_recipe, None)
     if given["depths"] == "reconstruction":

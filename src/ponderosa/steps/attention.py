@@ -34,8 +34,9 @@ def attend(queries: Tensor, keys_values: Tensor, heads: int, mask: Tensor | None
 
 
 def _halved(queries: Tensor) -> bool:
-    """Whether a processor would attend in half precision: the library's gradient takes ten times as long there."""
-    return queries.device.type == "cpu" and torch.is_autocast_enabled("cpu") and not torch.compiler.is_compiling()
+    """Whether a processor would attend in half precision, under autocast: torch's gradient takes ten times as long there."""
+    changed = queries.device.type == "cpu" and torch.is_autocast_enabled("cpu") and queries.dtype != torch.float64
+    return changed and not torch.compiler.is_compiling()
 
 
 def _nothing_padded(mask: Tensor) -> bool:

@@ -14,6 +14,7 @@ from torch.nn.modules.module import _has_any_global_hook
 
 from ponderosa import native
 from ponderosa.derivatives import first_derivatives
+from ponderosa.hooks import hooked
 from ponderosa.steps.block import Block, Layer
 
 WHOLE = 16
@@ -141,8 +142,7 @@ def _ordinary(weight: Any) -> bool:
 
 def _altered(module: nn.Module) -> bool:
     """Whether somebody hooked on to a module, or gave it methods of its own."""
-    hooks = module._forward_hooks, module._forward_pre_hooks, module._backward_hooks, module._backward_pre_hooks
-    return any(hooks) or any(name in vars(module) for name in ("forward", "queries", "keys_values", "finish"))
+    return hooked(module) or any(name in vars(module) for name in ("forward", "queries", "keys_values", "finish"))
 
 
 @lru_cache(maxsize=1)

@@ -62,7 +62,8 @@ class TextRun:
             unseen word, but the test does, and the network has not learned what to make of its depth. (Full depth and the
             halting unit know no words.)
         penalty: the price of a layer, in reconstruction (0.1 if not given) and in the halting unit's pseudo-labels: the layer
-            with the least loss and price; if not given, the first layer that is right.
+            with the least loss and price (the teacher's part of the loss counts there, too); if not given, the first
+            layer that is right.
         allowed_loss: the share of validation texts that a composed model may turn from right to wrong as sentences leave.
         layers: the encoder cut to its first layers; all if not given.
         train_embeddings: whether words' embeddings are trained, too. They are a third of a small encoder's weights: without
@@ -123,8 +124,8 @@ def fine_tune(run: TextRun, settings: Settings, folder: RunFolder) -> dict[str, 
     started = time.perf_counter()
     halting = plan(run, task, model, settings)
     estimation = time.perf_counter() - started
-    if teacher is not None:
-        teacher.label_made()
+    if teacher is not None and run.made:
+        teacher.label_made(run.made)
     settings = sized(settings, task, run.epochs)
     fast = adapt(model, halting, in_place=True, head="max-mean", frozen_kv=run.frozen_kv)
     fast.get_input_embeddings().requires_grad_(run.train_embeddings)
@@ -171,9 +172,9 @@ class Teacher:
         held = self.task.learn_from(texts, answers.argmax(-1).tolist(), held_out=True)
         self.answers = torch.cat([self.answers, answers[: len(texts) - held]])
 
-    def label_made(self) -> None:
+    def label_made(self, count: int) -> None:
         """Texts that nobody wrote join the training split: after depths were fitted, since these words stand anywhere."""
-        texts = exchanged(self.task.texts("train"), self.run.made or 0, self.settings.seed)
+        texts = exchanged(self.task.texts("train"), count, self.settings.seed)
         answers = self._ask(texts)
         self.task.learn_from(texts, answers.argmax(-1).tolist())
         self.answers = torch.cat([self.answers, answers])

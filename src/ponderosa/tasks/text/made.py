@@ -10,8 +10,8 @@ def exchanged(texts: list[str], count: int, seed: int = 0) -> list[str]:
     """So many of the texts, each in turn, with some of their words exchanged for words of any of them, the frequent ones more
     often.
 
-    >>> exchanged(["how far is the moon", "who painted it"], 3)
-    ['how far is the moon', 'who painted it', 'how far is the moon']
+    >>> exchanged(["how far is the moon", "who painted it"], 3, seed=2)
+    ['how far far the moon', 'who how it', 'painted far is the moon']
     """
     draw, words = random.Random(seed), [word for text in texts for word in text.split()]
     return [
