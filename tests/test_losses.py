@@ -183,6 +183,18 @@ def classifier() -> tuple[po.Ponder, po.Solution, Tensor]:
     return net, net(torch.randn(4, 3)), torch.tensor([0, 1, 2, 0])
 
 
+class TestSentenceExit:
+    def test_the_loss_of_layer_n_weighs_n(self) -> None:
+        torch.manual_seed(0)
+        halting = po.SentenceExit(po.PlannedDepth(2, unit="token"), po.ConfidenceExit())
+        net = po.Ponder(po.TransformerStep(8, 2, layers=3), halting, head=po.ReadOut(8, 4, place="mean"))
+        target = torch.tensor([0, 3])
+        solution = net(torch.randn(2, 5, 8))
+        assert solution.outputs is not None
+        one, two, three = (F.cross_entropy(output, target) for output in solution.outputs)
+        torch.testing.assert_close(net.loss(solution, target, F.cross_entropy), (one + 2 * two + 3 * three) / 6)
+
+
 class TestCriterion:
     @pytest.mark.parametrize(
         "criterion",

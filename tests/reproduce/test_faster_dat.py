@@ -1,5 +1,7 @@
 """The depth-adaptive paper's tables: what is read out of the figures, and the recipes themselves."""
 
+from pathlib import Path
+
 import pytest
 
 from ponderosa.reproduce.faster_dat import FULL, jobs
@@ -19,8 +21,19 @@ def test_a_control_that_wins_is_named() -> None:
     assert "On mr shuffled depths (79.00) stays below MI estimation (80.00)." in said
 
 
+@pytest.mark.parametrize("name", ["faster-dat-table-4", "faster-dat-figure-4"])
+def test_recipes_that_share_runs_agree_on_them(name: str, tmp_path: Path) -> None:
+    own, shared = (
+        {job.folder: job.config for group in jobs(read_recipe(each), tmp_path).values() for job in group}
+        for each in (name, "faster-dat-table-3")
+    )
+    both = own.keys() & shared.keys()
+    assert both
+    assert {path: own[path] for path in both} == {path: shared[path] for path in both}
+
+
 @pytest.mark.parametrize("name", ["faster-dat-table-2", "faster-dat-table-3"])
-def test_recipes(name: str, tmp_path) -> None:
+def test_recipes(name: str, tmp_path: Path) -> None:
     recipe = read_recipe(name)
     assert set(recipe["tasks"]) <= set(SETS)
     assert FULL in recipe["runs"]

@@ -2,12 +2,13 @@
 
 from dataclasses import replace
 
+import torch
 from torch import Tensor
 
 from ponderosa.halting.base import Halting, Memory, Units, Verdict
 from ponderosa.halting.exits import Exit
 from ponderosa.halting.knob import Knob
-from ponderosa.halting.losses import Criterion
+from ponderosa.halting.losses import Criterion, unit_losses
 from ponderosa.solution import Solution
 
 
@@ -72,4 +73,9 @@ class SentenceExit(Halting):
         return self.exit.knob(limit)
 
     def loss(self, solution: Solution, target: Tensor, criterion: Criterion) -> Tensor:
-        return self.exit.loss(solution, target, criterion)
+        """The losses of all heads, that of layer n weighed by n, as in PABEE (Zhou et al., 2020): with equal weights the first
+        layers learn the training texts by heart, and spoil what the deep ones see."""
+        outputs = solution.output[None] if solution.outputs is None else solution.outputs
+        losses = unit_losses(outputs, target, criterion, solution.mask).flatten(1).mean(1)
+        weights = torch.arange(1, len(losses) + 1, device=losses.device)
+        return (losses * weights / weights.sum()).sum()
