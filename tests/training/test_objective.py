@@ -9,7 +9,7 @@ import torch.nn.functional as F
 import ponderosa as po
 from ponderosa.tasks import CPVRText
 from ponderosa.tasks.base import Batch
-from ponderosa.training.objective import Gradual, Taught
+from ponderosa.training.objective import Taught
 from ponderosa.training.sequence import SequenceObjective, exchanged
 from ponderosa.training.text_to_text import TextToTextRun, build_task, small
 
@@ -72,19 +72,3 @@ def test_the_loss_of_what_is_taught_by_hand(exits: bool) -> None:
     taught = [-(likely * (output / 2).log_softmax(-1)).sum(-1).mean() for output in outputs]
     expected = sum(F.cross_entropy(output, batch.y) + 4 * each for output, each in zip(outputs, taught, strict=True))
     assert loss.item() == pytest.approx(expected.item(), rel=1e-9)
-
-
-@pytest.mark.parametrize("composed", [False, True])
-def test_words_go_less_deep_little_by_little(composed: bool) -> None:
-    plan = po.PlannedDepth(2, unit="token")
-    halting = po.SentenceExit(plan, po.ConfidenceExit()) if composed else plan
-    net = po.Ponder(po.TransformerStep(8, 2, layers=5), halting, head=po.ReadOut(8, 6, place="mean"))
-    learner = Gradual(net, SimpleNamespace(), until=0.5)
-    shifts = []
-    for done in (0.0, 0.25, 0.4, 0.5, 0.9):
-        learner.begin(done)
-        shifts.append(plan.shift)
-        assert int(net(torch.randn(1, 3, 8)).steps.max()) == min(2 + plan.shift, 5)
-    assert shifts == [4, 2, 1, 0, 0]
-    Gradual(net, SimpleNamespace(), until=0.0).begin(0.0)
-    assert plan.shift == 0

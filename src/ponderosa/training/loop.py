@@ -86,7 +86,6 @@ class Trainer:
         batch = to_like(share(batch, fabric.global_rank, fabric.world_size), next(self.net.parameters()))
         for group in self.optimizer.param_groups:
             group["lr"] = settings.rate(index)
-        self.learner.begin(index / settings.batches)
         loss, values = self.objective(batch)
         self.optimizer.zero_grad()
         fabric.backward(loss)

@@ -6,7 +6,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ponderosa.halting.planned import PlannedDepth
 from ponderosa.measure.evaluate import Evaluation, evaluate, example_steps
 from ponderosa.ponder import Ponder
 from ponderosa.solution import Solution
@@ -22,9 +21,6 @@ class Learner(nn.Module, ABC):
     """What the progress bar says."""
     some_unused: bool
     """Whether a batch may leave some parameters without a gradient."""
-
-    def begin(self, done: float) -> None:
-        """Before each batch, with the share of the training that is done: a learner may change with it."""
 
     @abstractmethod
     def forward(self, batch: Batch) -> tuple[Tensor, Tensor]:
@@ -72,42 +68,20 @@ class Objective(Learner):
         )
 
 
-class Gradual(Objective):
-    """A network whose words are to halt at depths known in advance: they go less deep little by little, so that it can learn
-    what to make of it. At first all take every layer, as in the model that it goes on from.
-
-    Args:
-        until: the share of the training after which they go as deep as planned.
-    """
-
-    def __init__(self, net: Ponder, task: Task, until: float):
-        super().__init__(net, task)
-        self.until, self.plans = until, [part for part in net.halting.modules() if isinstance(part, PlannedDepth)]
-
-    def begin(self, done: float) -> None:
-        further = max(0.0, 1 - done / self.until) if self.until else 0.0
-        for plan in self.plans:
-            plan.shift = round(further * (self.net.max_steps - 1))
-
-    def validate(self, examples: int, batch_size: int, rank: int, ranks: int) -> Evaluation:
-        self.begin(1.0)
-        return super().validate(examples, batch_size, rank, ranks)
-
-
 TEMPERATURE = 2.0
 """What answers are divided by before they are compared: a teacher that knows its texts by heart is certain of one class, and
 what it thinks of the others would not show (Hinton et al., 2015)."""
 
 
-class Taught(Gradual):
+class Taught(Objective):
     """Learns from labels and, as much, from what a teacher answers: how likely the other classes are tells more than a label.
 
     Args:
         answers: of the teacher to every training example, by the number that is its key `[examples, classes]`.
     """
 
-    def __init__(self, net: Ponder, task: Task, answers: Tensor, until: float = 0.0):
-        super().__init__(net, task, until)
+    def __init__(self, net: Ponder, task: Task, answers: Tensor):
+        super().__init__(net, task)
         self.register_buffer("probabilities", (answers / TEMPERATURE).softmax(-1), persistent=False)
         self.probabilities: Tensor
 

@@ -31,7 +31,7 @@ from ponderosa.tasks.text.made import exchanged
 from ponderosa.training.checkpoint import load_checkpoint
 from ponderosa.training.experiment import claim
 from ponderosa.training.loop import train
-from ponderosa.training.objective import Gradual, Taught
+from ponderosa.training.objective import Objective, Taught
 from ponderosa.training.run import RunFolder
 from ponderosa.training.settings import Settings
 
@@ -76,8 +76,6 @@ class TextRun:
             texts. A tenth of these joins the validation split.
         made: learn from its answers to so many texts that nobody wrote, too: training texts in which some words are exchanged.
             Where there are few texts, early layers learn them by heart otherwise.
-        gradual: over this share of the training words go less deep little by little, from all layers to what is planned;
-            at once if not given. A model that goes on from full depth loses less.
         max_tokens: where longer texts are clipped.
         epochs: passes over the training examples.
     """
@@ -99,7 +97,6 @@ class TextRun:
     subset: int | None = None
     taught: int | None = None
     made: int | None = None
-    gradual: float | None = None
     max_tokens: int = 512
     epochs: float = 3.0
 
@@ -108,8 +105,6 @@ class TextRun:
             raise ValueError(f"taught={self.taught}: a number of texts, 0 or more, and with --start the model that is to teach")
         if self.made is not None and (self.taught is None or self.made < 0):
             raise ValueError(f"made={self.made}: a number of texts, 0 or more, and with --taught: somebody must label them")
-        if self.gradual is not None and not 0 <= self.gradual <= 1:
-            raise ValueError(f"gradual={self.gradual}: a share of the training, from 0 to 1")
         if self.rare is not None and self.rare < 0:
             raise ValueError(f"rare={self.rare}: a number of texts, 0 or more")
         if self.bins is not None and (self.bins < 1 or self.depths not in BINNED):
@@ -134,8 +129,7 @@ def fine_tune(run: TextRun, settings: Settings, folder: RunFolder) -> dict[str, 
     settings = sized(settings, task, run.epochs)
     fast = adapt(model, halting, in_place=True, head="max-mean", frozen_kv=run.frozen_kv)
     fast.get_input_embeddings().requires_grad_(run.train_embeddings)
-    until = run.gradual or 0.0
-    learner = Gradual(fast.net, task, until) if teacher is None else Taught(fast.net, task, teacher.answers, until)
+    learner = Objective(fast.net, task) if teacher is None else Taught(fast.net, task, teacher.answers)
     progress = train(learner, settings, folder)
     load_checkpoint(folder.weights, fast.net)
     tried = thresholds(run, fast.net, task)
