@@ -154,6 +154,15 @@ def test_taught_by_the_model_that_it_goes_on_from(made: Path, capsys: pytest.Cap
     found = json.loads((made / "run" / "result.json").read_text())
     assert (found["train_examples"], found["layers"]) == (36 + 27 + 20, 2)
     assert max(po.adapt.load(made / "run" / "model").net.halting.tokens.plan.table.values()) == 4
+    answers = {path: path.stat().st_mtime_ns for path in (made / "full").glob("answers-*.safetensors")}
+    assert len(answers) == 3  # to the training texts, to further ones, to those that nobody wrote
+    shallow = "--depths mutual-information --least 3 --taught 30"
+    main([*f"adapt mr {common} {shallow} --start {made}/full/model --folder {made}/least".split()])
+    assert min(po.adapt.load(made / "least" / "model").net.halting.plan.table.values()) == 3
+    assert {path: path.stat().st_mtime_ns for path in (made / "full").glob("answers-*.safetensors")} == answers
+    with pytest.raises(SystemExit):
+        main([*f"adapt mr {common} --depths full --least 3 --folder {made}/other".split()])
+    assert "with depths that words have" in capsys.readouterr().err
     with pytest.raises(SystemExit):
         main([*f"adapt mr {common} --taught 3 --folder {made}/other".split()])
     assert "with --start the model that is to teach" in capsys.readouterr().err

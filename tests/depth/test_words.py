@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import ponderosa as po
+from ponderosa.depth import WordTable
 from ponderosa.depth.occurrences import Occurrences, _encoded
 from ponderosa.depth.words import Vocabulary, split_words, word_keys
 from tests.adapt.models import real_encoder, transformers, wordpiece
@@ -139,3 +140,16 @@ def test_whole_words_are_looked_up_as_those_in_pieces_are() -> None:
     assert other.depths(whole)[0, 1] == other.depths(both)[0, 1] == 5
     other.unseen = 2
     assert other.depths(whole)[0, 1] == other.depths(both)[0, 1] == 2
+
+
+def test_no_word_goes_less_deep_than_asked() -> None:
+    tokenizer = wordpiece(["good", "bad", "play"])
+    estimator = WordTable({"good": 1, "bad": 4}, layers=5, unseen=2, vocabulary=Vocabulary.of(tokenizer))
+    ids = tokenizer(["good bad play"], return_tensors="pt")["input_ids"]
+    assert estimator.depths(ids).tolist() == [[4, 1, 4, 2, 4]]
+    deeper = estimator.at_least(3)
+    assert deeper.depths(ids).tolist() == [[4, 3, 4, 3, 4]]
+    assert deeper.of_words(["good", "bad", "play"]) == [3, 4, 3]
+    assert estimator.depths(ids).tolist() == [[4, 1, 4, 2, 4]]
+    with pytest.raises(ValueError, match="depth=6: from 1 to layers=5 is needed"):
+        estimator.at_least(6)

@@ -115,10 +115,26 @@ class WordTable(DepthEstimator):
         """The same estimator to which these words are unseen."""
         if isinstance(words, str):
             raise TypeError(f"words={words!r}: several words are needed, as [{words!r}]")
-        other, gone = copy.copy(self), set(words)
+        gone = set(words)
+        return self._with({word: depth for word, depth in self.table.items() if word not in gone})
+
+    def at_least(self, depth: int) -> Self:
+        """The same estimator, but no word goes less deep than this: it is seen in its context before it halts.
+
+        >>> WordTable({"a": 1, "fine": 2, "film": 4}, layers=4).at_least(3).depths("a fine film")
+        [3, 3, 4]
+        """
+        if not 1 <= depth <= self.layers:
+            raise ValueError(f"depth={depth}: from 1 to layers={self.layers} is needed")
+        other = self._with({word: max(of_word, depth) for word, of_word in self.table.items()})
+        other.unseen = max(self.unseen, depth)
+        return other
+
+    def _with(self, table: dict[str, int]) -> Self:
+        other = copy.copy(self)
         for known in ("_sorted", "_alone"):
             other.__dict__.pop(known, None)
-        other.table = {word: depth for word, depth in self.table.items() if word not in gone}
+        other.table = table
         return other
 
     @cached_property

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
+import json
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any, Literal
 
 import torch
 import yaml
+from safetensors.torch import load_file, save_file
 from torch import Tensor
 from tqdm import tqdm
 
@@ -28,7 +33,7 @@ from ponderosa.measure.threshold import choose_threshold
 from ponderosa.ponder import Ponder
 from ponderosa.tasks.text import TextClassification
 from ponderosa.tasks.text.made import exchanged
-from ponderosa.training.checkpoint import load_checkpoint
+from ponderosa.training.checkpoint import load_checkpoint, replacing
 from ponderosa.training.experiment import claim
 from ponderosa.training.loop import train
 from ponderosa.training.objective import Objective, Taught
@@ -61,6 +66,8 @@ class TextRun:
         rare: words that stand in so many training texts or fewer go as deep as unseen ones. If not given, training sees no
             unseen word, but the test does, and the network has not learned what to make of its depth. (Full depth and the
             halting unit know no words.)
+        least: no word goes less deep than this, whatever its estimator says: it is seen in its context before it halts. It
+            costs less than it gains where accuracy counts.
         penalty: the price of a layer, in reconstruction (0.1 if not given) and in the halting unit's pseudo-labels: the layer
             with the least loss and price (the teacher's part of the loss counts there, too); if not given, the first
             layer that is right.
@@ -88,6 +95,7 @@ class TextRun:
     estimator: str | None = None
     bins: int | None = None
     rare: int | None = None
+    least: int = 1
     penalty: float | None = None
     allowed_loss: float = 0.005
     layers: int | None = None
@@ -105,6 +113,8 @@ class TextRun:
             raise ValueError(f"taught={self.taught}: a number of texts, 0 or more, and with --start the model that is to teach")
         if self.made is not None and (self.taught is None or self.made < 0):
             raise ValueError(f"made={self.made}: a number of texts, 0 or more, and with --taught: somebody must label them")
+        if self.least < 1 or (self.least > 1 and self.depths in ("full", "halting-unit")):
+            raise ValueError(f"least={self.least} with --depths {self.depths}: 1 or more, with depths that words have")
         if self.rare is not None and self.rare < 0:
             raise ValueError(f"rare={self.rare}: a number of texts, 0 or more")
         if self.bins is not None and (self.bins < 1 or self.depths not in BINNED):
@@ -179,8 +189,25 @@ class Teacher:
         self.task.learn_from(texts, answers.argmax(-1).tolist())
         self.answers = torch.cat([self.answers, answers])
 
-    @torch.no_grad()
     def _ask(self, texts: list[str]) -> Tensor:
+        """Its answers, kept beside it: the next run that goes on from it need not wait for them again."""
+        kept = self._file_of(texts)
+        if kept.exists():
+            return load_file(kept)["answers"]
+        answers = self._answer(texts)
+        with contextlib.suppress(OSError), replacing(kept) as temporary:  # beside a model of somebody else's they are not kept
+            save_file({"answers": answers}, temporary)
+        return answers
+
+    def _file_of(self, texts: list[str]) -> Path:
+        """Named after the model as it is now, and after what it is asked."""
+        folder = Path(str(self.run.start))
+        written = max(file.stat().st_mtime_ns for file in folder.iterdir())
+        asked = json.dumps([written, self.run.max_tokens, texts]).encode()
+        return folder.parent / f"answers-{hashlib.sha256(asked).hexdigest()[:16]}.safetensors"
+
+    @torch.no_grad()
+    def _answer(self, texts: list[str]) -> Tensor:
         at_once, found = self.task.at_once, [torch.zeros(0, self.task.output_size)]
         for first in tqdm(range(0, len(texts), at_once), desc="teacher", unit="batch", disable=not self.settings.progress):
             x, mask = self.task.padded(texts[first : first + at_once])
@@ -245,6 +272,7 @@ def estimator(run: TextRun, task: TextClassification, model: Any, settings: Sett
     if run.rare is not None:
         seen = Occurrences.of(task.texts("train"), task.tokenizer)
         words = words.without(set(words.table).difference(seen.words).union(seen.rare(run.rare)))
+    words = words.at_least(run.least)
     return CONTROLS[run.depths](words, task) if run.depths in CONTROLS else words
 
 
