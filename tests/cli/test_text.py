@@ -63,6 +63,7 @@ def test_compared_with_full_depth_and_a_control(made: Path, capsys: pytest.Captu
     words = (
         f"adapt mr --encoder {made}/encoder --data_dir {made} --compare true --batch_size 8 --epochs 1 --json {made}/all.json"
     )
+    words += " --least 2 --bins 4"
     main([*words.split(), "--folder", str(made / "run"), "--progress", "false"])
     found = json.loads((made / "all.json").read_text())["rows"]
     assert [row["name"] for row in found] == ["full", "mutual-information", "cut"]
@@ -160,6 +161,9 @@ def test_taught_by_the_model_that_it_goes_on_from(made: Path, capsys: pytest.Cap
     main([*f"adapt mr {common} {shallow} --start {made}/full/model --folder {made}/least".split()])
     assert min(po.adapt.load(made / "least" / "model").net.halting.plan.table.values()) == 3
     assert {path: path.stat().st_mtime_ns for path in (made / "full").glob("answers-*.safetensors")} == answers
+    with pytest.raises(SystemExit):
+        main([*f"adapt mr {common} --least 5 --folder {made}/other".split()])
+    assert "least=5: the encoder has 4 layers" in capsys.readouterr().err
     with pytest.raises(SystemExit):
         main([*f"adapt mr {common} --depths full --least 3 --folder {made}/other".split()])
     assert "with depths that words have" in capsys.readouterr().err

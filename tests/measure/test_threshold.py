@@ -67,6 +67,24 @@ class Luck(Answers):
         return torch.stack([1 - p, p], -1).log()
 
 
+class Certain(Answers):
+    """So sure of a wrong answer at layer 1 that its probability is 1, rounded."""
+
+    def forward(self, state: Tensor) -> Tensor:
+        odds = torch.full_like(state[:, 0, 0], 40.0)
+        return torch.stack([odds, -odds] if self.layer == 1 else [-odds, odds], -1)
+
+
+def test_no_exit_is_no_exit_however_sure_an_answer_is() -> None:
+    leave = po.ConfidenceExit()
+    step = po.CellStep(Same(), initial_state=lambda x: x, size=1)
+    halting = po.SentenceExit(po.PlannedDepth(2, unit="token"), leave)
+    net = po.Ponder(step, halting, head=nn.ModuleList(Certain(n) for n in (1, 2)), max_steps=2)
+    tried = choose_threshold(net, leave, Graded(), examples=10, allowed_loss=0.05)
+    assert (tried[0]["accuracy"], tried[0]["depth"]) == (1.0, 2.0)
+    assert {row["loss"] for row in tried[1:]} == {1.0}
+
+
 def test_answers_that_turn_right_do_not_hide_those_that_turn_wrong() -> None:
     leave = po.ConfidenceExit()
     step = po.CellStep(Same(), initial_state=lambda x: x, size=1)

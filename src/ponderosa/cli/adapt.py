@@ -76,10 +76,11 @@ def compare(run: TextRun, settings: Settings, folder: RunFolder, about: dict[str
     def trained(name: str, options: dict[str, Any]) -> dict[str, Any]:
         return {"name": name, **adapt(replace(run, **options), settings, RunFolder(folder.path / name), about)}
 
-    whole = trained("full", {"depths": "full"})
+    all_layers: dict[str, Any] = {"depths": "full", "bins": None, "least": None}
+    whole = trained("full", all_layers)
     start = {"start": str(folder.path / "full" / "model")} if run.start is None else {}
     ours = trained(run.depths, start)
-    control = trained("cut", {**start, "depths": "full", "layers": max(round(ours["mean_depth"]), 1)})
+    control = trained("cut", {**start, **all_layers, "layers": max(round(ours["mean_depth"]), 1)})
     task = text_task(run)
     rows = [{**row, **served(folder.path / row["name"] / "model", task)} for row in (whole, ours, control)]
     for row in rows:

@@ -152,7 +152,7 @@ class WordTable(DepthEstimator):
     def _alone(self) -> Tensor:
         """Where each id, as a whole word, stands in the table: where all of a text's are whole, none has to be put together."""
         assert self.vocabulary is not None
-        return self._places(word_keys(self.vocabulary.pieces))
+        return self._places(self.vocabulary.piece_keys)
 
     def _look_up(self, keys: Tensor) -> Tensor:
         return self._of_places(self._places(keys))

@@ -99,6 +99,11 @@ class Vocabulary:
             "continues": marked(self.continues), "special": marked(self.special),
         }  # fmt: skip
 
+    @property
+    def piece_keys(self) -> Tensor:
+        """The key of each id's text, as a whole word."""
+        return self._tables["keys"]
+
     def is_special(self, ids: Tensor) -> Tensor:
         return self._tables["special"][ids]
 

@@ -1,5 +1,7 @@
 """How sure an exit must be: chosen on validation data, for a stated loss of accuracy."""
 
+import math
+
 from ponderosa.halting.exits import ConfidenceExit
 from ponderosa.measure.evaluate import evaluate
 from ponderosa.measure.guarantee import lost
@@ -20,7 +22,7 @@ def choose_threshold(
         raise ValueError(f"allowed_loss={allowed_loss}: a share of the validation examples is needed, 0 or more")
     tried, whole = [], None
     for threshold in (1.0, *THRESHOLDS):
-        exit.threshold = threshold
+        exit.threshold = math.inf if threshold == 1.0 else threshold  # rounded, a probability may be 1
         seen = evaluate(net, task, split="validation", examples=examples, batch_size=64)
         whole = seen.score if whole is None else whole
         loss = int(lost(seen.score, whole)) / len(whole)

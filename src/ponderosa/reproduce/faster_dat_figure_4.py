@@ -86,7 +86,7 @@ def draw(rows: list[dict[str, Any]]) -> "Figure":
     """Texts in ten seconds, and times full depth; dotted: what is possible."""
     figure, (speeds, ratios) = panels("Texts in ten seconds", "Times full depth (dotted: possible)", height=2.2)
     names = list(dict.fromkeys(row["method"] for row in rows))
-    looks = [Look(name, PALETTE[i], MARKERS[i], "-") for i, name in enumerate(names)]
+    looks = [Look(name, PALETTE[i % len(PALETTE)], MARKERS[i % len(MARKERS)], "-") for i, name in enumerate(names)]
     for look in looks:
         line = [row for row in rows if row["method"] == look.label]
         batches = [row["batch"] for row in line]

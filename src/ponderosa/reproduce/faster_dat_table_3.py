@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from ponderosa.reproduce.faster_dat import FULL, gain, jobs, prepare
+from ponderosa.reproduce.faster_dat import FULL, gain, jobs, of_same_seeds, prepare
 from ponderosa.reproduce.recipe import Outcome, plus_minus, results, spread
 from ponderosa.training.jobs import Job
 
@@ -31,7 +31,7 @@ def outcome(recipe: Mapping[str, Any], groups: Mapping[str, list[Job]]) -> Outco
         "depth": "mean depth", "bound": "speed-up possible", "examples": "training / test examples",
         "paper": "paper (BERT-base)",
     }  # fmt: skip
-    text = " ".join(filter(None, [reading(found), averages(found), _missing(groups)]))
+    text = " ".join(filter(None, [recipe.get("note"), reading(found), averages(found), _missing(groups)]))
     return Outcome(rows, columns, text, {})
 
 
@@ -67,19 +67,23 @@ def _percent(runs: list[dict[str, Any]]) -> str:
 
 
 def reading(found: Mapping[str, list[dict[str, Any]]]) -> str:
-    """What the figures say; a control that does as well as a method is named."""
+    """What the figures say; a control that does as well as a method, with the same seeds, is named."""
     said = ["The speed-up that is possible follows from the operations on 32 test sentences."]
     for task in dict.fromkeys(name.split(": ", 1)[0] for name in found):
-        means = {
-            name.split(": ", 1)[1]: spread(runs, "accuracy")[0] for name, runs in found.items() if name.startswith(f"{task}: ")
-        }
-        methods = {name: mean for name, mean in means.items() if "estimation" in name or name == "composed"}
-        controls = {name: mean for name, mean in means.items() if name.startswith("control")}
-        if methods and controls:
-            best, control = max(methods, key=methods.__getitem__), max(controls, key=controls.__getitem__)
-            wins = controls[control] >= methods[best]
+        of_task = {name.split(": ", 1)[1]: runs for name, runs in found.items() if name.startswith(f"{task}: ")}
+        controls = {name: runs for name, runs in of_task.items() if name.startswith("control")}
+        if not controls:
+            continue
+        control = max(controls, key=lambda name: spread(controls[name], "accuracy")[0])
+        methods = {
+            name: spread(same, "accuracy")[0] for name, runs in of_task.items()
+            if ("estimation" in name or name == "composed") and (same := of_same_seeds(controls[control], runs))
+        }  # fmt: skip
+        if methods:
+            best, reached = max(methods, key=methods.__getitem__), spread(controls[control], "accuracy")[0]
             said.append(
-                f"On {task} {control.removeprefix('control: ')} ({100 * controls[control]:.2f}) "
-                f"{'does as well as or better than' if wins else 'stays below'} {best} ({100 * methods[best]:.2f})."
+                f"On {task} {control.removeprefix('control: ')} ({100 * reached:.2f}) "
+                f"{'does as well as or better than' if reached >= methods[best] else 'stays below'} {best} "
+                f"({100 * methods[best]:.2f}, the same seeds)."
             )
     return " ".join(said)

@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 import torch
 import yaml
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 from tqdm import tqdm
@@ -95,7 +96,7 @@ class TextRun:
     estimator: str | None = None
     bins: int | None = None
     rare: int | None = None
-    least: int = 1
+    least: int | None = None
     penalty: float | None = None
     allowed_loss: float = 0.005
     layers: int | None = None
@@ -113,7 +114,7 @@ class TextRun:
             raise ValueError(f"taught={self.taught}: a number of texts, 0 or more, and with --start the model that is to teach")
         if self.made is not None and (self.taught is None or self.made < 0):
             raise ValueError(f"made={self.made}: a number of texts, 0 or more, and with --taught: somebody must label them")
-        if self.least < 1 or (self.least > 1 and self.depths in ("full", "halting-unit")):
+        if self.least is not None and (self.least < 1 or self.depths in ("full", "halting-unit")):
             raise ValueError(f"least={self.least} with --depths {self.depths}: 1 or more, with depths that words have")
         if self.rare is not None and self.rare < 0:
             raise ValueError(f"rare={self.rare}: a number of texts, 0 or more")
@@ -126,11 +127,13 @@ def fine_tune(run: TextRun, settings: Settings, folder: RunFolder) -> dict[str, 
     task = text_task(run)
     folder.path.mkdir(parents=True, exist_ok=True)
     claim(folder, plain_text(run, settings))
+    torch.manual_seed(settings.seed)
+    model = pretrained(run, task)
+    if run.least is not None and run.least > model.config.num_hidden_layers:
+        raise ValueError(f"least={run.least}: the encoder has {model.config.num_hidden_layers} layers")
     teacher = None if run.taught is None else Teacher(run, task, settings)
     if teacher is not None:
         teacher.label_further()
-    torch.manual_seed(settings.seed)
-    model = pretrained(run, task)
     started = time.perf_counter()
     halting = plan(run, task, model, settings)
     estimation = time.perf_counter() - started
@@ -140,6 +143,7 @@ def fine_tune(run: TextRun, settings: Settings, folder: RunFolder) -> dict[str, 
     fast = adapt(model, halting, in_place=True, head="max-mean", frozen_kv=run.frozen_kv)
     fast.get_input_embeddings().requires_grad_(run.train_embeddings)
     learner = Objective(fast.net, task) if teacher is None else Taught(fast.net, task, teacher.answers)
+    del teacher  # with all its weights
     progress = train(learner, settings, folder)
     load_checkpoint(folder.weights, fast.net)
     tried = thresholds(run, fast.net, task)
@@ -195,15 +199,16 @@ class Teacher:
         if kept.exists():
             return load_file(kept)["answers"]
         answers = self._answer(texts)
-        with contextlib.suppress(OSError), replacing(kept) as temporary:  # beside a model of somebody else's they are not kept
+        # beside a model of somebody else's, where nothing may be written, they are not kept
+        with contextlib.suppress(OSError, SafetensorError), replacing(kept) as temporary:
             save_file({"answers": answers}, temporary)
         return answers
 
     def _file_of(self, texts: list[str]) -> Path:
-        """Named after the model as it is now, and after what it is asked."""
-        folder = Path(str(self.run.start))
+        """Named after the model as it is now, and after the tokens that it is shown."""
+        folder = Path(str(self.run.start)).resolve()
         written = max(file.stat().st_mtime_ns for file in folder.iterdir())
-        asked = json.dumps([written, self.run.max_tokens, texts]).encode()
+        asked = json.dumps([folder.name, written, self.task.encode(texts)]).encode()
         return folder.parent / f"answers-{hashlib.sha256(asked).hexdigest()[:16]}.safetensors"
 
     @torch.no_grad()
@@ -272,7 +277,8 @@ def estimator(run: TextRun, task: TextClassification, model: Any, settings: Sett
     if run.rare is not None:
         seen = Occurrences.of(task.texts("train"), task.tokenizer)
         words = words.without(set(words.table).difference(seen.words).union(seen.rare(run.rare)))
-    words = words.at_least(run.least)
+    if run.least is not None:
+        words = words.at_least(run.least)
     return CONTROLS[run.depths](words, task) if run.depths in CONTROLS else words
 
 

@@ -75,7 +75,7 @@ class TextClassification(Task):
 
     def encode(self, texts: list[str]) -> list[list[int]]:
         """Token ids with special tokens, clipped."""
-        return self.tokenizer(texts, truncation=True, max_length=self.max_tokens)["input_ids"]
+        return self.tokenizer(texts, truncation=True, max_length=self.max_tokens)["input_ids"] if texts else []
 
     def learn_from(self, texts: list[str], targets: list[int], held_out: bool = False) -> int:
         """Add examples to the training split, by the numbers of their labels; if so said, the last tenth of them is held out
