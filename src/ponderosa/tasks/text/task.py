@@ -77,11 +77,11 @@ class TextClassification(Task):
         """Token ids with special tokens, clipped."""
         return self.tokenizer(texts, truncation=True, max_length=self.max_tokens)["input_ids"] if texts else []
 
-    def learn_from(self, texts: list[str], targets: list[int], held_out: bool = False) -> int:
-        """Add examples to the training split, by the numbers of their labels; if so said, the last tenth of them is held out
-        for validation. How many that are."""
+    def learn_from(self, texts: list[str], targets: list[int]) -> int:
+        """Add examples, by the numbers of their labels, to the training split, and the last tenth of them to the validation
+        split. How many these are."""
         new = [(text, self.labels[target]) for text, target in zip(texts, targets, strict=True)]
-        held = _held_out(len(texts)) if held_out else 0
+        held = _held_out(len(texts))
         self.examples["train"] += new[: len(new) - held]
         self.examples["validation"] += new[len(new) - held :]
         self.__dict__.pop("_encoded", None)
