@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.module import register_module_forward_hook
 
 import ponderosa as po
 from ponderosa.adapt.heads import MaxMeanClassifier, max_mean, max_mean_packed
@@ -186,6 +187,19 @@ def test_a_head_that_somebody_listens_to_is_called() -> None:
     given["mask"][-1] = True
     packed(**given)
     assert called
+
+
+def test_a_head_is_called_where_somebody_listens_to_all_modules() -> None:
+    packed, _ = pair("pools", "confident")
+    called: set[nn.Module] = set()
+    given = batch()
+    given["mask"][-1] = True
+    hook = register_module_forward_hook(lambda module, *_: called.add(module))
+    try:
+        packed(**given)
+    finally:
+        hook.remove()
+    assert packed.head[0] in called
 
 
 @pytest.mark.parametrize("kind", [torch.float32, torch.float64])  # in C, and by torch

@@ -8,7 +8,7 @@ from ponderosa.measure.guarantee import lost
 from ponderosa.ponder import Ponder
 from ponderosa.tasks.base import Task
 
-THRESHOLDS = (0.99, 0.98, 0.97, 0.96, 0.95, 0.93, 0.9, 0.85, 0.8, 0.7, 0.6)
+THRESHOLDS = (0.99, 0.98, 0.97, 0.96, 0.95, 0.93, 0.9, 0.85, 0.8, 0.75, 0.7, 0.6)
 
 
 def choose_threshold(
