@@ -20,7 +20,7 @@ def outcome(recipe: Mapping[str, Any], groups: Mapping[str, list[Job]]) -> Outco
     for name, runs in found.items():
         task, method = name.split(": ", 1)
         full = found.get(f"{task}: {FULL}")
-        paper = recipe["paper"].get(method, {}).get(task)
+        paper = recipe["paper"].get(method.removesuffix(", bounded"), {}).get(task)
         rows.append({
             "task": task, "method": method, "accuracy": _percent(runs), "gain": f"{gain(runs, full):+.2f}" if full else None,
             "seeds": len(runs), "depth": plus_minus(runs, "mean_depth", 2), "bound": possible(runs, full or runs),
