@@ -66,8 +66,8 @@ class TextRun:
         rare: words that stand in so many training texts or fewer go as deep as unseen ones. If not given, training sees no
             unseen word, but the test does, and the network has not learned what to make of its depth. (Full depth and the
             halting unit know no words.)
-        least: no word goes less deep than this, whatever its estimator says: it is seen in its context before it halts. It
-            costs less than it gains where accuracy counts.
+        least: no word goes less deep than this, whatever its estimator says: it is seen in its context before it halts,
+            which costs time and gains accuracy.
         penalty: the price of a layer, in reconstruction (0.1 if not given) and in the halting unit's pseudo-labels: the layer
             with the least loss and price (the teacher's part of the loss counts there, too); if not given, the first
             layer that is right.
